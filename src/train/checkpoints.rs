@@ -1,7 +1,7 @@
 //! Checkpoints of a run: folders that are complete or not there.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -18,6 +18,8 @@ const MANIFEST: &str = "manifest.json";
 const VERSION: u32 = 1;
 /// What the names of folders that are not complete start with.
 const INCOMPLETE: &str = ".incomplete-";
+/// The file that a process that saves has locked.
+const LOCK: &str = ".lock";
 /// What the file names of parts start with: some systems reserve other names.
 const PART: &str = "part-";
 /// A manifest of more bytes is damaged.
@@ -52,6 +54,8 @@ const MAX_MANIFEST: u64 = 16 << 20;
 pub struct Checkpoints {
     folder: PathBuf,
     keep: usize,
+    /// Locked, as long as it is open.
+    _lock: File,
     /// Writes the checkpoint that was saved last.
     writer: Option<JoinHandle<Result<(), CheckpointError>>>,
 }
@@ -85,21 +89,24 @@ struct Part {
 
 impl Checkpoints {
     /// Opens a folder, which is created if it is not there. `keep` of the newest checkpoints stay, at least one, and
-    /// that with the best score. Removes what a process that was killed left incomplete: one process writes a folder
-    /// at a time.
+    /// that with the best score. Removes others, and what a process that was killed left incomplete. The folder is locked: one
+    /// process, and one value of this type, writes it at a time.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder cannot be created or read.
+    /// Returns an error if the folder cannot be created or read, or if it is locked.
     pub fn open(folder: impl Into<PathBuf>, keep: usize) -> Result<Self, CheckpointError> {
         let folder = folder.into();
         fs::create_dir_all(&folder)
             .map_err(|error| CheckpointError::io("create", &folder, &error))?;
+        let lock = lock(&folder)?;
         for path in entries(&folder)?.filter(|path| name_of(path).starts_with(INCOMPLETE)) {
             fs::remove_dir_all(&path)
                 .map_err(|error| CheckpointError::io("remove", &path, &error))?;
         }
-        Ok(Self { folder, keep: keep.max(1), writer: None })
+        let keep = keep.max(1);
+        remove_old(&folder, keep)?;
+        Ok(Self { folder, keep, _lock: lock, writer: None })
     }
 
     /// Saves the state after `step` steps. A thread writes it; this waits only for the checkpoint before. Call
@@ -202,6 +209,17 @@ impl Drop for Checkpoints {
         if let Err(error) = self.finish() {
             log::error!("{error}");
         }
+    }
+}
+
+/// Locks a folder until the file is closed, also by the end of the process.
+fn lock(folder: &Path) -> Result<File, CheckpointError> {
+    let path = folder.join(LOCK);
+    let file = File::create(&path).map_err(|error| CheckpointError::io("create", &path, &error))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(CheckpointError::InUse { folder: folder.to_owned() }),
+        // Some network file systems have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 

@@ -110,6 +110,12 @@ pub enum CheckpointError {
         /// The system's reason.
         reason: String,
     },
+    /// Another process, or another value in this one, saves to the folder.
+    #[error("{} is in use by another run; wait for its end, or use another folder", folder.display())]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A file of a checkpoint was cut or altered.
     #[error("the checkpoint is damaged: {}: {reason}", path.display())]
     Damaged {

@@ -4,7 +4,8 @@
 //!   Its position is a value that a program saves and restores.
 //! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
 //! - [`Ema`] keeps an exponential moving average of the weights.
-//! - [`Checkpoints`] saves the [`State`] of a run, which a killed process does not damage.
+//! - [`Run`] saves all parts of a run in one call, and resumes it with the same bits. Below it, [`Checkpoints`] saves a
+//!   [`State`], which a killed process does not damage.
 //! - [`Stop`] ends a loop after a step when a signal asks for it.
 //! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
 //!
@@ -16,6 +17,7 @@ mod ema;
 mod error;
 mod loader;
 mod mean;
+mod run;
 mod sampler;
 mod state;
 mod stop;
@@ -27,6 +29,7 @@ pub use ema::Ema;
 pub use error::{CheckpointError, LoaderError};
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
+pub use run::{Parts, Run, RunConfig, Saved};
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
 pub use state::State;
 pub use stop::{Stop, StopError};

@@ -35,12 +35,17 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the module cannot be recorded.
+    /// Returns an error if the name is not one of a file, or if the module cannot be recorded, such as for a lost device.
     pub fn set_module<B: Backend>(
         &mut self,
         name: &str,
         module: &impl Module<B>,
     ) -> Result<(), CheckpointError> {
+        // Burn creates parameters at their first use, and a clone would have random values of its own.
+        caught(name, || {
+            module.visit(&mut Created);
+            Ok(())
+        })?;
         self.set_record(name, module.clone().into_record())
     }
 
@@ -48,14 +53,18 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the record cannot be serialised.
+    /// Returns an error if the name is not one of a file, or if the record cannot be serialised, such as for a lost
+    /// device.
     pub fn set_record<B: Backend>(
         &mut self,
         name: &str,
         record: impl Record<B>,
     ) -> Result<(), CheckpointError> {
-        let bytes = InMemory::default().record(record, ());
-        self.set(name, bytes.map_err(|error| CheckpointError::unusable(name, &error))?)
+        let bytes = caught(name, || {
+            let bytes = InMemory::default().record(record, ());
+            bytes.map_err(|error| CheckpointError::unusable(name, &error))
+        })?;
+        self.set(name, bytes)
     }
 
     /// Adds a value.
@@ -140,12 +149,13 @@ impl State {
     }
 }
 
-/// Burn panics at the record of a module with another number of layers, another variant of an enum or other ranks.
+/// Burn panics where it records tensors of a lost device, and at the record of a module with another number of layers,
+/// another variant of an enum or other ranks.
 fn caught<T>(
     name: &str,
-    load: impl FnOnce() -> Result<T, CheckpointError>,
+    work: impl FnOnce() -> Result<T, CheckpointError>,
 ) -> Result<T, CheckpointError> {
-    catch_unwind(AssertUnwindSafe(load))
+    catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(CheckpointError::unusable(name, &panic_message(&*panic))))
 }
 
@@ -156,6 +166,23 @@ pub(super) fn check_name(name: &str) -> Result<(), CheckpointError> {
     match name.len() {
         1..=64 if name.chars().all(is_plain) => Ok(()),
         _ => Err(CheckpointError::Name { name: name.to_owned() }),
+    }
+}
+
+/// Creates the values of parameters that were not used yet.
+struct Created;
+
+impl<B: Backend> ModuleVisitor<B> for Created {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        param.val();
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<B, D, Int>>) {
+        param.val();
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<B, D, Bool>>) {
+        param.val();
     }
 }
 

@@ -49,3 +49,35 @@ fn a_device_can_be_closed_and_reopened_repeatedly() {
     );
     burn_wgsl::close(&WgslDevice::Cpu).expect("closing the CPU device does nothing");
 }
+
+#[cfg(feature = "train")]
+#[test]
+fn a_device_that_is_lost_in_a_save_leaves_the_checkpoint_before() {
+    use burn::nn::{Linear, LinearConfig};
+    use burn_wgsl::train::{Parts, Run, RunConfig};
+
+    let _guard = serial_guard();
+    let _hidden = common::hide_panics_outside(file!());
+    let folder = std::env::temp_dir().join(format!("burn-wgsl-lost-{}", std::process::id()));
+    for device in common::gpus() {
+        let _ = std::fs::remove_dir_all(&folder);
+        let new = || LinearConfig::new(3, 3).init::<Wgsl>(&device);
+        let mut layer: Linear<Wgsl> = new();
+        let open = || Run::open(&folder, &[device], RunConfig::default());
+        let mut run = open().expect("the folder is writable");
+        let mut parts = |parts: &mut Parts<'_>| parts.module("layer", &mut layer);
+        run.save(&mut parts, None).expect("the device works");
+        run.end_step(&mut parts).expect("nothing is saved");
+        burn_wgsl::close(&device).expect("the device exists");
+        let error = run.save(&mut parts, None).expect_err("its tensors are lost").to_string();
+        assert!(error.contains("`layer`") && error.contains("lost"), "{error}");
+        drop(run);
+        let mut layer = new();
+        let mut parts = |parts: &mut Parts<'_>| parts.module("layer", &mut layer);
+        let mut run = open().expect("the folder is writable");
+        let found = run.resume(&mut parts).expect("it is whole").expect("it is there");
+        assert_eq!((found.step, found.damaged.len()), (0, 0));
+        assert_eq!(layer.weight.val().into_data().shape.as_slice(), [3, 3]);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}

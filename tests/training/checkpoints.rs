@@ -2,19 +2,24 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::lr_scheduler::LrScheduler;
+use burn::lr_scheduler::cosine::{CosineAnnealingLrScheduler, CosineAnnealingLrSchedulerConfig};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
-use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
-use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::scaler::{GradScaler, GradScalerConfig, ScaledOptimizer};
 use burn_wgsl::train::{
-    Checkpoint, CheckpointError, Checkpoints, Ema, Loader, LoaderConfig, Shuffled, State,
+    Checkpoint, CheckpointError, Checkpoints, Ema, Loader, LoaderConfig, Parts, Run, RunConfig,
+    Saved, Shuffled, State, Stop,
 };
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, random_state, set_random_state};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
 use crate::common::{devices, serial_guard, test_alone};
 
@@ -63,53 +68,82 @@ impl Drop for Folder {
     }
 }
 
+/// A run of a model with all that a run can have.
+struct Trainer {
+    model: Model<B>,
+    optimizer: ScaledOptimizer<OptimizerAdaptor<Adam, Model<B>, B>>,
+    scaler: GradScaler,
+    rate: CosineAnnealingLrScheduler,
+    average: Ema<Model<Wgsl>>,
+    loader: Arc<Loader<B, usize, Tensor<B, 2>>>,
+    losses: Vec<f32>,
+}
+
+impl Trainer {
+    fn new(device: &WgslDevice) -> Self {
+        let scaler = GradScalerConfig { growth_interval: 3, ..Default::default() }.init(device);
+        let dataset = InMemDataset::new((0..40).collect());
+        let loader = Loader::new(dataset, Rows, device, LoaderConfig::new(8)).expect("it is valid");
+        let loader =
+            loader.with_sampler(Shuffled { seed: 5 }).expect("it takes any number of items");
+        let model = model(device, 8);
+        Self {
+            average: Ema::new(&model, 0.9),
+            model,
+            optimizer: scaler.wrap(AdamConfig::new().init()),
+            scaler,
+            rate: CosineAnnealingLrSchedulerConfig::new(1e-2, 23).init().expect("it is valid"),
+            loader: Arc::new(loader),
+            losses: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, x: Tensor<B, 2>) {
+        let model = &self.model;
+        let hidden = model.dropout.forward(model.hidden.forward(x.clone()).tanh());
+        let loss = (model.out.forward(hidden) - x.narrow(1, 0, 2)).powi_scalar(2).mean();
+        let gradients = self.scaler.scale(loss.clone()).backward();
+        let gradients = GradientsParams::from_grads(gradients, model);
+        self.model = self.optimizer.step(self.rate.step(), model.clone(), gradients);
+        self.average.update(&self.model);
+        self.losses.push(loss.into_scalar());
+    }
+}
+
+impl Saved for Trainer {
+    fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+        parts.module("model", &mut self.model)?;
+        parts.optimizer("optimizer", &mut self.optimizer)?;
+        parts.scheduler("rate", &mut self.rate)?;
+        parts.average("average", &mut self.average)?;
+        parts.loader("position", &self.loader)?;
+        parts.value("losses", &mut self.losses)
+    }
+}
+
 /// Trains up to a step, from the latest checkpoint on, and saves after it. Returns what is to be equal.
 fn train(folder: &Path, last: u64, device: &WgslDevice) -> Vec<TensorData> {
-    let mut checkpoints = Checkpoints::open(folder, 2).expect("the folder is writable");
-    let mut model = model(device, 8);
-    let mut average = Ema::new(&model, 0.9);
-    let scaler = GradScalerConfig { growth_interval: 3, ..Default::default() }.init(device);
-    let mut optimizer = scaler.wrap(AdamConfig::new().init::<B, Model<B>>());
-    let dataset = InMemDataset::new((0..40).collect());
-    let loader = Loader::new(dataset, Rows, device, LoaderConfig::new(8)).expect("it is valid");
-    let loader = loader.with_sampler(Shuffled { seed: 5 }).expect("it takes any number of items");
-    let mut step = 0;
-    if let Some(found) = checkpoints.latest().expect("it is whole") {
-        let state = found.state;
-        model = state.module("model", model, device).expect("it is the same model");
-        optimizer = optimizer.load_record(state.record("optimizer", device).expect("it is one"));
-        let weights = state.module("average", average.model().clone(), device);
-        average.resume(weights.expect("it is the same model"), found.step);
-        loader.resume(state.value("position").expect("it is one")).expect("it is the same data");
-        let random = state.value("random").expect("it is one");
-        set_random_state(device, random).expect("the device exists");
-        step = found.step;
-    }
-    while step < last {
+    let mut trainer = Trainer::new(device);
+    let stop = Stop::new();
+    let mut run = Run::open(folder, &[*device], RunConfig::default()).expect("it is writable");
+    run = run.with_stop(stop.clone());
+    run.resume(&mut trainer).expect("it is whole");
+    let loader = trainer.loader.clone();
+    'run: while run.step() < last {
         for batch in loader.batches() {
-            let x = batch.expect("it is loaded");
-            let hidden = model.dropout.forward(model.hidden.forward(x.clone()).tanh());
-            let loss = (model.out.forward(hidden) - x.narrow(1, 0, 2)).powi_scalar(2).mean();
-            let gradients = scaler.scale(loss).backward();
-            let gradients = GradientsParams::from_grads(gradients, &model);
-            model = optimizer.step(1e-2, model, gradients);
-            average.update(&model);
-            step += 1;
-            if step == last {
-                break;
+            trainer.step(batch.expect("it is loaded"));
+            if run.step() + 1 == last {
+                stop.request();
+            }
+            if !run.end_step(&mut trainer).expect("the folder is writable") {
+                break 'run;
             }
         }
     }
-    let mut state = State::new();
-    state.set_module("model", &model).expect("it is recorded");
-    state.set_module("average", average.model()).expect("it is recorded");
-    state.set_record("optimizer", optimizer.to_record()).expect("it is recorded");
-    state.set_value("position", &loader.position()).expect("it is plain data");
-    state.set_value("random", &random_state(device).expect("the device exists")).expect("as above");
-    checkpoints.save(step, state, None).expect("there was none before");
-    checkpoints.finish().expect("the folder is writable");
+    assert_eq!((run.step(), trainer.losses.len()), (last, last as usize));
     let weight = |layer: &Linear<B>| layer.weight.val().into_data();
-    vec![weight(&model.hidden), weight(&model.out), average.model().out.weight.val().into_data()]
+    let average = trainer.average.model().out.weight.val().into_data();
+    vec![weight(&trainer.model.hidden), weight(&trainer.model.out), average]
 }
 
 #[test]
@@ -168,9 +202,19 @@ fn a_process_that_is_killed_leaves_whole_checkpoints() {
         assert!(found.step > last, "{} after {last}", found.step);
         assert_eq!(found.state, value(found.step));
         last = found.step;
-        let left = fs::read_dir(&folder.0).expect("it is readable").count();
-        assert!((1..=3).contains(&left), "{left} folders");
+        let left = names(&folder.0);
+        assert!((1..=3).contains(&left.len()), "{left:?}");
     }
+}
+
+/// Returns the names in a folder, but for the lock's.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("it is readable").flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().into_string().expect("it is ASCII")).collect();
+    names.retain(|name| name != ".lock");
+    names.sort();
+    names
 }
 
 /// Returns the newest step, by the names of folders.
@@ -250,12 +294,10 @@ fn the_newest_and_the_best_stay() {
     }
     let best = checkpoints.best().expect("it is whole").expect("there is one");
     assert_eq!((best.step, best.score), (2, Some(0.9)));
-    let mut names: Vec<_> = fs::read_dir(&folder.0)
-        .expect("it is readable")
-        .map(|entry| entry.expect("it is readable").file_name().into_string().expect("it is ASCII"))
-        .collect();
-    names.sort();
-    assert_eq!(names, ["000001-step-00000002", "000004-step-00000005", "000005-step-00000005"]);
+    assert_eq!(
+        names(&folder.0),
+        ["000001-step-00000002", "000004-step-00000005", "000005-step-00000005"]
+    );
     let latest = checkpoints.latest().expect("it is whole").expect("there is one");
     assert_eq!((latest.step, latest.score), (5, Some(0.3)));
     // A run that goes back to the best: what it saves is the newest.
@@ -276,8 +318,10 @@ fn another_format_is_an_error_and_readers_change_nothing() {
     fs::create_dir(&incomplete).expect("the folder is writable");
     let found = Checkpoint::latest(&folder.0).expect("it is whole").expect("it is there");
     assert_eq!((found.step, Checkpoint::best(&folder.0)), (2, Ok(None)));
-    assert!(incomplete.exists());
-    Checkpoints::open(&folder.0, 3).expect("the folder is writable");
+    let error = Checkpoints::open(&folder.0, 3).expect_err("it is locked");
+    assert!(matches!(error, CheckpointError::InUse { .. }) && incomplete.exists(), "{error}");
+    drop(checkpoints);
+    let mut checkpoints = Checkpoints::open(&folder.0, 3).expect("the folder is writable");
     assert!(!incomplete.exists());
     // Older checkpoints must not be used in silence.
     let manifest = folder.0.join("000001-step-00000002/manifest.json");
@@ -300,6 +344,13 @@ fn what_cannot_be_saved_or_used_is_an_error() {
     }
     checkpoints.save(1, state, None).expect("there was none before");
     let state = checkpoints.latest().expect("it is whole").expect("it is there").state;
+    // Burn creates the parameters of a model at their first use: it must be that of the save.
+    let fresh = model(&device, 8);
+    let mut saved = State::new();
+    saved.set_module("model", &fresh).expect("it is recorded");
+    let loaded = saved.module("model", model(&device, 8), &device).expect("it is the same model");
+    let weight = |model: &Model<B>| model.out.weight.val().into_data();
+    assert_eq!(weight(&loaded), weight(&fresh));
     assert!(state.module("model", model(&device, 8), &device).is_ok());
     let error = state.module("model", model(&device, 9), &device).expect_err("it is wider");
     let text = error.to_string();
@@ -323,6 +374,85 @@ fn what_cannot_be_saved_or_used_is_an_error() {
     checkpoints.save(2, value(2), None).expect("the error comes later");
     let error = checkpoints.finish().expect_err("there is a file in the place of the folder");
     assert!(error.to_string().contains("cannot read"), "{error}");
+    drop(checkpoints);
     assert!(Checkpoints::open(&folder.0, 1).is_err());
     fs::remove_file(&folder.0).expect("it is there");
+}
+
+#[test]
+fn runs_with_other_parts_are_errors() {
+    let device = WgslDevice::Cpu;
+    let folder = Folder::new("parts");
+    let open = |devices: &[WgslDevice]| Run::open(&folder.0, devices, RunConfig::default());
+    assert!(open(&[]).is_err());
+    let mut rate = 0.5f64;
+    let mut run = open(&[device]).expect("the folder is writable");
+    let mut parts = |parts: &mut Parts<'_>| parts.value("rate", &mut rate);
+    assert!(run.resume(&mut parts).expect("there is none").is_none());
+    run.save(&mut parts, Some(0.1)).expect("the folder is writable");
+    // What is saved already is not saved again, but a new score is.
+    for (score, count) in [(None, 1), (Some(0.1), 1), (Some(0.2), 2)] {
+        run.save(&mut parts, score).expect("the folder is writable");
+        run.finish().expect("the folder is writable");
+        assert_eq!(names(&folder.0).len(), count);
+    }
+    assert_eq!(run.best().expect("it is whole").expect("there is one").score, Some(0.2));
+    let error = open(&[device]).expect_err("it is locked");
+    assert!(matches!(error, CheckpointError::InUse { .. }), "{error}");
+    drop(run);
+    let mut run = open(&[device; 2]).expect("the folder is writable");
+    let error = run.resume(&mut parts).expect_err("it has another number of devices");
+    assert!(error.to_string().contains("of 1 devices, and the run has 2"), "{error}");
+    let mut other = |parts: &mut Parts<'_>| parts.value("epoch", &mut 1);
+    let error = run.resume(&mut other).expect_err("there is no such part");
+    assert!(matches!(error, CheckpointError::NoPart { .. }), "{error}");
+    // A signal saves after the step that is under way.
+    drop(run);
+    let stop = Stop::new();
+    let mut run = open(&[device]).expect("the folder is writable").with_stop(stop.clone());
+    run.resume(&mut parts).expect("it is whole").expect("it is there");
+    assert!(run.end_step(&mut parts).expect("the folder is writable"));
+    assert_eq!(names(&folder.0).len(), 2);
+    stop.request();
+    assert!(!run.end_step(&mut parts).expect("the folder is writable"));
+    let newest = Checkpoint::latest(&folder.0).expect("it is whole").expect("it is there");
+    assert_eq!((run.step(), newest.step), (2, 2));
+}
+
+/// A file that may not grow is what a full disk is: the write of some bytes succeeds, and then there is an error.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_the_checkpoint_before_stays() {
+    let folder = Folder::new("full");
+    let child = "trap '' XFSZ; ulimit -f 40; exec \"$0\" --exact --ignored --nocapture checkpoints::fills_the_disk";
+    let output = std::process::Command::new("sh")
+        .args(["-c", child])
+        .arg(std::env::current_exe().expect("this test has a path"))
+        .env("CHECKPOINTS", &folder.0)
+        .output()
+        .expect("a shell runs");
+    crate::common::assert_success(&output);
+    let newest = Checkpoint::latest(&folder.0).expect("it is whole").expect("it is there");
+    assert_eq!((newest.step, names(&folder.0)), (1, vec!["000000-step-00000001".to_owned()]));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn fills_the_disk() {
+    let Some(folder) = std::env::var_os("CHECKPOINTS") else { return };
+    let mut checkpoints = Checkpoints::open(&folder, 2).expect("the folder is writable");
+    let state = |bytes: usize| {
+        let mut state = State::new();
+        state.set_value("text", &"x".repeat(bytes)).expect("it is plain data");
+        state
+    };
+    checkpoints.save(1, state(1000), None).expect("there was none before");
+    checkpoints.save(2, state(100_000), None).expect("the one before was written");
+    let error = checkpoints.finish().expect_err("the disk is full");
+    assert!(error.to_string().contains("cannot write"), "{error}");
+    // The run goes on: what fits is saved.
+    checkpoints.save(3, state(100), None).expect("the error was returned");
+    checkpoints.finish().expect("it fits");
+    fs::remove_dir_all(std::path::Path::new(&folder).join("000001-step-00000003"))
+        .expect("it is there");
 }

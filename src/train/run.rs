@@ -1,0 +1,389 @@
+//! A run that is saved and resumed with all of its parts.
+
+use std::path::PathBuf;
+
+use burn::lr_scheduler::LrScheduler;
+use burn::module::{AutodiffModule, Module};
+use burn::optim::Optimizer;
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Checkpoint, CheckpointError, Checkpoints, Ema, Loader, State, Stop};
+use crate::backend::{RandomState, random_state, set_random_state};
+use crate::device::WgslDevice;
+
+/// The part with the random numbers of the devices.
+const RANDOM: &str = "random";
+
+/// What a run saves and resumes: one list of its parts for both.
+///
+/// ```
+/// # use burn::module::Module;
+/// # use burn::nn::Linear;
+/// # use burn::optim::{Adam, adaptor::OptimizerAdaptor};
+/// use burn_wgsl::train::{CheckpointError, Parts, Saved};
+/// # type B = burn_wgsl::Autodiff<burn_wgsl::Wgsl>;
+///
+/// struct Trainer {
+///     model: Linear<B>,
+///     optimizer: OptimizerAdaptor<Adam, Linear<B>, B>,
+///     /// The losses of the epochs.
+///     losses: Vec<f32>,
+/// }
+///
+/// impl Saved for Trainer {
+///     fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+///         parts.module("model", &mut self.model)?;
+///         parts.optimizer("optimizer", &mut self.optimizer)?;
+///         parts.value("losses", &mut self.losses)
+///     }
+/// }
+/// ```
+///
+/// A closure `|parts: &mut Parts<'_>| { ... }` is one, too.
+pub trait Saved {
+    /// Lists the parts: each is written to `parts`, or overwritten with what was saved.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Parts`].
+    fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError>;
+}
+
+impl<F: FnMut(&mut Parts<'_>) -> Result<(), CheckpointError>> Saved for F {
+    fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+        self(parts)
+    }
+}
+
+/// Saves or resumes the parts that a [`Saved`] lists. All methods return an error if a name is not one of a file, and,
+/// when a run is resumed, if there is no such part or if it does not fit.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    direction: Direction<'a>,
+    device: WgslDevice,
+}
+
+#[derive(Debug)]
+enum Direction<'a> {
+    Save(&'a mut State),
+    Resume(&'a State),
+}
+
+impl Parts<'_> {
+    /// A module: its parameters and running statistics.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn module<B, M>(&mut self, name: &str, module: &mut M) -> Result<(), CheckpointError>
+    where
+        B: Backend<Device = WgslDevice>,
+        M: Module<B>,
+    {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_module(name, module)?,
+            Direction::Resume(state) => {
+                *module = state.module(name, module.clone(), &self.device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An optimizer: its moments; with [`GradScaler::wrap`](crate::scaler::GradScaler::wrap), also the loss scale.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn optimizer<B, M, O>(
+        &mut self,
+        name: &str,
+        optimizer: &mut O,
+    ) -> Result<(), CheckpointError>
+    where
+        B: AutodiffBackend<Device = WgslDevice>,
+        M: AutodiffModule<B>,
+        O: Optimizer<M, B>,
+    {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_record(name, optimizer.to_record())?,
+            Direction::Resume(state) => {
+                let record = state.record(name, &self.device)?;
+                *optimizer = optimizer.clone().load_record(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// A scheduler of the learning rate.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn scheduler<S: LrScheduler>(
+        &mut self,
+        name: &str,
+        scheduler: &mut S,
+    ) -> Result<(), CheckpointError> {
+        type Records = crate::backend::Wgsl;
+        match &mut self.direction {
+            Direction::Save(state) => state.set_record(name, scheduler.to_record::<Records>())?,
+            Direction::Resume(state) => {
+                let record = state.record(name, &self.device)?;
+                *scheduler = scheduler.clone().load_record::<Records>(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// An average of weights: the weights as the part `name`, the steps as `name-steps`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn average<B, I>(&mut self, name: &str, average: &mut Ema<I>) -> Result<(), CheckpointError>
+    where
+        B: Backend<Device = WgslDevice>,
+        I: Module<B>,
+    {
+        let (mut weights, mut steps) = (average.model().clone(), average.steps());
+        self.module(name, &mut weights)?;
+        self.value(&format!("{name}-steps"), &mut steps)?;
+        if let Direction::Resume(_) = self.direction {
+            average.resume(weights, steps);
+        }
+        Ok(())
+    }
+
+    /// The position of a loader.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`]; also, when a run is resumed, if the loader has other data, another batch size or another seed.
+    pub fn loader<B, I, O>(
+        &mut self,
+        name: &str,
+        loader: &Loader<B, I, O>,
+    ) -> Result<(), CheckpointError>
+    where
+        B: Backend,
+        I: 'static,
+        O: Send + 'static,
+    {
+        let mut position = loader.position();
+        self.value(name, &mut position)?;
+        match self.direction {
+            Direction::Save(_) => Ok(()),
+            Direction::Resume(_) => {
+                loader.resume(position).map_err(|error| CheckpointError::unusable(name, &error))
+            }
+        }
+    }
+
+    /// Any value with serde's traits.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn value<T: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        value: &mut T,
+    ) -> Result<(), CheckpointError> {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_value(name, value)?,
+            Direction::Resume(state) => *value = state.value(name)?,
+        }
+        Ok(())
+    }
+}
+
+/// How a [`Run`] saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunConfig {
+    /// The newest checkpoints that stay, beside that with the best score [default: 2].
+    pub keep: usize,
+    /// Steps between two checkpoints of [`Run::end_step`]; `None`: only when it is to stop [default: `None`].
+    pub every: Option<u64>,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { keep: 2, every: None }
+    }
+}
+
+/// A run whose checkpoints hold all that it needs to go on with the same bits: the parts that its [`Saved`] lists, the
+/// random numbers of its devices, and its steps.
+///
+/// ```no_run
+/// use burn_wgsl::WgslDevice;
+/// use burn_wgsl::train::{Run, RunConfig, Stop};
+/// # use burn_wgsl::train::{CheckpointError, Parts, Saved};
+/// # struct Trainer;
+/// # impl Trainer { fn new(device: &WgslDevice) -> Self { Self } fn step(&mut self) {} }
+/// # impl Saved for Trainer {
+/// #     fn parts(&mut self, _: &mut Parts<'_>) -> Result<(), CheckpointError> { Ok(()) }
+/// # }
+///
+/// let device = WgslDevice::default();
+/// let mut trainer = Trainer::new(&device);
+/// let config = RunConfig { every: Some(500), ..RunConfig::default() };
+/// let stop = Stop::on_signals()?;
+/// let mut run = Run::open("run", &[device], config)?.with_stop(stop.clone());
+/// if run.resume(&mut trainer)?.is_some() {
+///     println!("resumed after {} steps", run.step());
+/// }
+/// while run.step() < 10_000 {
+///     trainer.step();
+///     if !run.end_step(&mut trainer)? {
+///         break;
+///     }
+/// }
+/// run.save(&mut trainer, None)?;
+/// run.finish()?;
+/// std::process::exit(stop.exit_code().into());
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Run {
+    checkpoints: Checkpoints,
+    devices: Vec<WgslDevice>,
+    config: RunConfig,
+    stop: Stop,
+    step: u64,
+    /// The step and the score of the last checkpoint.
+    last: Option<(u64, Option<f64>)>,
+}
+
+impl Run {
+    /// Opens the folder of a run, which is created if it is not there, and which no other process may save to. Parts
+    /// are loaded to the first of the devices.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be created or read, if another process has it open, or without a device.
+    pub fn open(
+        folder: impl Into<PathBuf>,
+        devices: &[WgslDevice],
+        config: RunConfig,
+    ) -> Result<Self, CheckpointError> {
+        if devices.is_empty() {
+            return Err(CheckpointError::unusable(RANDOM, &"the run has no device"));
+        }
+        Ok(Self {
+            checkpoints: Checkpoints::open(folder, config.keep)?,
+            devices: devices.to_vec(),
+            config,
+            stop: Stop::new(),
+            step: 0,
+            last: None,
+        })
+    }
+
+    /// Returns a run that ends when a signal asks for it.
+    #[must_use]
+    pub fn with_stop(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Continues at the newest checkpoint that is whole, which is returned; `None` if there are no checkpoints. Newer
+    /// ones that are damaged are named in it, and as warnings in the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be read, if all checkpoints are damaged, or if one does not fit to the
+    /// parts or devices of the run. Some parts may then be those of the checkpoint.
+    pub fn resume(
+        &mut self,
+        saved: &mut impl Saved,
+    ) -> Result<Option<Checkpoint>, CheckpointError> {
+        let Some(found) = self.checkpoints.latest()? else { return Ok(None) };
+        let direction = Direction::Resume(&found.state);
+        saved.parts(&mut Parts { direction, device: self.devices[0] })?;
+        let random: Vec<RandomState> = found.state.value(RANDOM)?;
+        if random.len() != self.devices.len() {
+            let (found, expected) = (random.len(), self.devices.len());
+            let reason = format!("it is of {found} devices, and the run has {expected}");
+            return Err(CheckpointError::unusable(RANDOM, &reason));
+        }
+        for (device, state) in self.devices.iter().zip(random) {
+            set_random_state(device, state)
+                .map_err(|error| CheckpointError::unusable(RANDOM, &error))?;
+        }
+        self.step = found.step;
+        self.last = Some((found.step, found.score));
+        Ok(Some(found))
+    }
+
+    /// Returns the steps so far, including those before the run was resumed.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Counts a step. Saves after every [`every`](RunConfig::every) steps, and if a signal asked for the end: then the
+    /// checkpoint is on the disk when this returns. Returns whether the run is to go on.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`save`](Self::save).
+    pub fn end_step(&mut self, saved: &mut impl Saved) -> Result<bool, CheckpointError> {
+        self.step += 1;
+        let stops = self.stop.is_requested();
+        if stops || self.config.every.is_some_and(|every| self.step.is_multiple_of(every.max(1))) {
+            self.save(saved, None)?;
+        }
+        if stops {
+            self.finish()?;
+        }
+        Ok(!stops)
+    }
+
+    /// Saves all parts: reads them back, and lets a thread write them. Does nothing if the last checkpoint is of the
+    /// same step, and has the same score or a score of its own. Of scores, the largest is the best.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a part cannot be saved, or if the checkpoint before could not be written, such as to a full
+    /// disk; this one is written all the same.
+    pub fn save(
+        &mut self,
+        saved: &mut impl Saved,
+        score: Option<f64>,
+    ) -> Result<(), CheckpointError> {
+        if self
+            .last
+            .is_some_and(|(step, last)| step == self.step && (score.is_none() || last == score))
+        {
+            return Ok(());
+        }
+        let mut state = State::new();
+        let direction = Direction::Save(&mut state);
+        saved.parts(&mut Parts { direction, device: self.devices[0] })?;
+        let random: Result<Vec<RandomState>, _> = self.devices.iter().map(random_state).collect();
+        let random = random.map_err(|error| CheckpointError::unusable(RANDOM, &error))?;
+        state.set_value(RANDOM, &random)?;
+        self.last = Some((self.step, score));
+        self.checkpoints.save(self.step, state, score)
+    }
+
+    /// Waits until the last checkpoint is written.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it could not be written.
+    pub fn finish(&mut self) -> Result<(), CheckpointError> {
+        self.checkpoints.finish()
+    }
+
+    /// Reads the checkpoint with the best score; `None` if none has a score.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the last checkpoint could not be written, or if the best cannot be read.
+    pub fn best(&mut self) -> Result<Option<Checkpoint>, CheckpointError> {
+        self.checkpoints.best()
+    }
+}
