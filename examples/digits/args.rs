@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use burn_wgsl::train::BatchSize;
 use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
 /// Train a small CNN on handwritten digits, on any GPU or on the CPU.
-#[derive(Parser)]
+#[derive(Clone, Parser)]
 #[command(name = "digits")]
 pub struct Args {
     /// Device to train on: auto, cpu, software, gpu:0, discrete:0, ... [default: BURN_WGSL_DEVICE,
@@ -24,15 +25,9 @@ pub struct Args {
     )]
     pub epochs: u32,
 
-    /// Images per training step
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
-    pub batch: u32,
+    /// Images per training step; `auto` tries sizes, and trains with the fastest that the memory holds
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "64")]
+    pub batch: BatchSize,
 
     /// Random seed of the initial weights, the dropout and the order of the images
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
@@ -73,6 +68,23 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Save checkpoints in this folder: after each epoch, and at Ctrl-C or SIGTERM
+    #[arg(long, value_name = "FOLDER")]
+    pub checkpoints: Option<PathBuf>,
+
+    /// Save a checkpoint also after every N steps
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "checkpoints",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub checkpoint_every: Option<u64>,
+
+    /// Continue after the newest checkpoint, with the same bits as a run that was not interrupted
+    #[arg(long, requires = "checkpoints", conflicts_with = "load")]
+    pub resume: bool,
+
     /// Profile three training steps on the GPU: print the time of each kernel and the memory of each
     /// op, and write a trace for ui.perfetto.dev, or a page if the name ends in .html
     #[arg(long, value_name = "FILE")]
@@ -102,6 +114,9 @@ impl Args {
             exit_with_error(
                 "--epochs 0 does not train, so --compare and --plot have nothing to show",
             );
+        }
+        if args.epochs == 0 && args.checkpoints.is_some() {
+            exit_with_error("--epochs 0 does not train, so --checkpoints has nothing to save");
         }
         if args.compare && args.plot.is_none() {
             args.plot = Some("digits.svg".into());

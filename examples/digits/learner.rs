@@ -22,10 +22,11 @@ pub fn adam<B: AutodiffBackend>() -> ModelAdam<B> {
 }
 
 /// A model with its loss function and its optimiser.
+#[derive(Clone)]
 pub struct Learner<B: AutodiffBackend, O = ModelAdam<B>> {
     pub model: Model<B>,
     loss: CrossEntropyLoss<B>,
-    optimizer: O,
+    pub optimizer: O,
 }
 
 impl<B: AutodiffBackend> Learner<B> {

@@ -9,7 +9,7 @@ mod plot;
 mod report;
 mod train;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::train::Stop;
+use burn_wgsl::train::{BatchSize, Run as SavedRun, RunConfig, Stop};
 use burn_wgsl::{
     Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
 };
@@ -83,6 +83,7 @@ fn run(
         profile: output_file("--profile", &args.profile)?,
         memory: output_file("--memory", &args.memory)?,
         peaks: None,
+        checkpoints: args.checkpoints.clone(),
     };
     // An adapter that cannot be profiled is an error now, not after ten steps.
     let peaks = observed.profile.as_ref().map(|_| profiler::peaks(&device).context("--profile"));
@@ -117,8 +118,10 @@ fn run(
         println!();
         let unobserved = Observed::default();
         let (device, precision) = (WgslDevice::Cpu, Some(Precision::F32));
+        // Both with the same batches.
+        let args = Args { batch: BatchSize::Samples(run.batch), ..args.clone() };
         let (cpu, _) =
-            train_on(device, precision, args, &dataset, Instant::now(), &unobserved, stop)?;
+            train_on(device, precision, &args, &dataset, Instant::now(), &unobserved, stop)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -135,13 +138,14 @@ fn run(
     Ok(())
 }
 
-/// Where to write what is observed of a device during a run.
+/// Where to write what is observed of a device during a run, and what is saved of it.
 #[derive(Default)]
 struct Observed {
     profile: Option<OutputFile>,
     memory: Option<OutputFile>,
     /// The peak rates of the device, for a profile.
     peaks: Option<profiler::Peaks>,
+    checkpoints: Option<PathBuf>,
 }
 
 /// Trains and tests a model on one device. The seed determines all random numbers. `start` is the
@@ -162,6 +166,19 @@ fn train_on(
         .as_ref()
         .map(|_| memory::record(&device).context("--memory"))
         .transpose()?;
+    // Small gradients would be 0 in f16.
+    let enabled = precision == Some(Precision::F16);
+    let scaler = GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(&device);
+    let learner = |model| Learner::with_optimizer(model, scaler.wrap(adam()), &device);
+    // Parameters, their gradients and the optimiser stay f32.
+    let _autocast = precision.map(|precision| autocast(&device, precision));
+    let batch = match (args.batch, &observed.checkpoints) {
+        (BatchSize::Samples(batch), _) => batch,
+        (BatchSize::Auto, Some(folder)) if args.resume => train::batch_of(folder)?,
+        (BatchSize::Auto, _) => {
+            train::fastest_batch(learner(Model::new(&device)), &scaler, dataset, &device)?
+        }
+    };
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
@@ -173,17 +190,23 @@ fn train_on(
     if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
         println!("products in {precision}, {}", product_path(&device, precision)?);
     }
-    // Small gradients would be 0 in f16.
-    let enabled = precision == Some(Precision::F16);
-    let scaler = GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(&device);
     let options = train::Options {
         epochs: args.epochs as usize,
-        batch: args.batch as usize,
-        seed: args.seed,
-        learning_rate: args.learning_rate,
+        settings: train::Settings {
+            batch,
+            seed: args.seed,
+            learning_rate: args.learning_rate,
+            precision: precision.unwrap_or_default().to_string(),
+            images: dataset.train.labels.len(),
+        },
         scaler: scaler.clone(),
         stop: stop.clone(),
     };
+    let saved = observed.checkpoints.as_ref().map(|folder| {
+        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+        let run = SavedRun::open(folder, &[device], config)?.with_stop(stop.clone());
+        anyhow::Ok((run, args.resume))
+    });
     let mut scheduled = observed
         .profile
         .as_ref()
@@ -201,10 +224,9 @@ fn train_on(
         }
         Ok(())
     };
-    // Parameters, their gradients and the optimiser stay f32.
-    let _autocast = precision.map(|precision| autocast(&device, precision));
-    let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
-    let (model, history) = train::train(learner, dataset, options, &device, start, before_step)?;
+    let learner = learner(model);
+    let (model, history) =
+        train::train(learner, dataset, &options, saved.transpose()?, &device, start, before_step)?;
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?
@@ -222,7 +244,9 @@ fn train_on(
         device: device.to_string(),
         adapter,
         precision,
+        batch,
         history,
+        fingerprint: weights::fingerprint(&model.valid()),
         fallbacks: burn_wgsl::fallbacks(),
     };
     println!("{}", run.summary());

@@ -17,7 +17,11 @@ pub struct Run {
     pub adapter: String,
     /// The type in which products were computed, if the command line chose it.
     pub precision: Option<Precision>,
+    /// Images per training step.
+    pub batch: usize,
     pub history: History,
+    /// The checksum of the trained weights.
+    pub fingerprint: u32,
     /// The ops that fell back to the CPU, and how often.
     pub fallbacks: BTreeMap<String, u64>,
 }
@@ -99,6 +103,7 @@ impl Run {
             "first_step_seconds": history.first_step,
             "skipped_steps": history.skipped_steps,
             "interrupted": history.interrupted,
+            "fingerprint": self.fingerprint,
             "fallbacks": self.fallbacks,
         })
     }
@@ -111,7 +116,7 @@ impl Run {
 pub fn json(args: &Args, dataset: &Dataset, run: &Run, cpu: Option<&Run>) -> Vec<u8> {
     let mut report = run.json();
     report["epochs"] = json!(args.epochs);
-    report["batch"] = json!(args.batch);
+    report["batch"] = json!(run.batch);
     report["seed"] = json!(args.seed);
     report["learning_rate"] = json!(args.learning_rate);
     report["train_images"] = json!(dataset.train.labels.len());

@@ -1,5 +1,6 @@
 //! The training loop and its measurements.
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -7,9 +8,10 @@ use burn::optim::Optimizer;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
 use burn_wgsl::scaler::GradScaler;
-use burn_wgsl::train::Stop;
+use burn_wgsl::train::{BatchSearch, Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
 
 use digits::data::Dataset;
 use digits::learner::Learner;
@@ -23,17 +25,27 @@ pub type B = Autodiff<Wgsl>;
 /// The hyperparameters of a run.
 pub struct Options {
     pub epochs: usize,
-    pub batch: usize,
-    pub seed: u64,
-    pub learning_rate: f64,
+    pub settings: Settings,
     /// Scales the loss, for an optimiser that it wraps.
     pub scaler: GradScaler,
     /// Ends the run after the current step.
     pub stop: Stop,
 }
 
+/// What a resumed run must have in common with the run that it continues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    pub batch: usize,
+    pub seed: u64,
+    pub learning_rate: f64,
+    /// The type of products.
+    pub precision: String,
+    /// Training images.
+    pub images: usize,
+}
+
 /// The measurements of a run. The lists have one entry for each completed epoch.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct History {
     /// Mean loss over the training images.
     pub train_loss: Vec<f64>,
@@ -43,80 +55,140 @@ pub struct History {
     /// Excludes testing.
     pub seconds: Vec<f64>,
     /// Seconds from the start time until the device has finished the first training step.
+    #[serde(skip)]
     pub first_step: Option<f64>,
     /// Accuracy of the final model, also of an interrupted run.
+    #[serde(skip)]
     pub test_accuracy: f64,
     /// The steps that the scaler skipped, if it is enabled.
+    #[serde(skip)]
     pub skipped_steps: Option<u32>,
     /// Whether a signal ended the run.
+    #[serde(skip)]
     pub interrupted: bool,
 }
 
+/// Where a run is.
+#[derive(Default, Serialize, Deserialize)]
+struct Progress {
+    /// Completed epochs.
+    epochs: usize,
+    /// Images of the current epoch that are behind.
+    images: usize,
+    /// The state of the generator that draws the order of the epoch.
+    rng: u64,
+    /// Seconds that the epoch took so far.
+    seconds: f64,
+}
+
+/// A run in training: what a checkpoint holds.
+struct Training<'a, O> {
+    learner: Learner<B, O>,
+    settings: &'a Settings,
+    progress: Progress,
+    /// The losses of the epoch so far, each times the images of its batch.
+    loss_sum: Tensor<Wgsl, 1>,
+    history: History,
+}
+
+impl<O: Optimizer<Model<B>, B>> Saved for Training<'_, O> {
+    fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+        parts.setting("settings", self.settings)?;
+        parts.module("model", &mut self.learner.model)?;
+        parts.optimizer("optimizer", &mut self.learner.optimizer)?;
+        parts.tensor("loss-sum", &mut self.loss_sum)?;
+        parts.value("progress", &mut self.progress)?;
+        parts.value("history", &mut self.history)
+    }
+}
+
 /// Trains a model and prints one line per epoch. [`History::first_step`] counts from `start`.
-/// `before_step` runs before each step.
+/// `before_step` runs before each step. With a `run`, saves checkpoints, and continues from the newest if `resumes`.
 ///
 /// The host waits for the device once per epoch for the loss, once per test, and after the first
 /// step. All other steps are only queued, so the GPU does not idle.
 ///
 /// # Errors
 ///
-/// Returns an error if the loss becomes infinite or NaN, or if the device or `before_step` fails.
+/// Returns an error if the loss becomes infinite or NaN, if the device or `before_step` fails, or if a checkpoint cannot
+/// be saved or does not fit.
 pub fn train<O: Optimizer<Model<B>, B>>(
-    mut learner: Learner<B, O>,
+    learner: Learner<B, O>,
     dataset: &Dataset,
-    options: Options,
+    options: &Options,
+    mut run: Option<(Run, bool)>,
     device: &WgslDevice,
     start: Instant,
     mut before_step: impl FnMut() -> Result<()>,
 ) -> Result<(Model<B>, History)> {
     let test = SampleTensors::<Wgsl>::new(&dataset.test, device);
     let train = SampleTensors::<B>::new(&dataset.train, device);
-    let mut rng = Rng(options.seed);
-    let mut history = History::default();
-    let bar = progress_bar(options.epochs * train.count.div_ceil(options.batch));
+    let Settings { batch, seed, learning_rate, .. } = options.settings;
+    let mut training = Training {
+        learner,
+        settings: &options.settings,
+        progress: Progress { rng: seed, ..Progress::default() },
+        loss_sum: Tensor::zeros([1], device),
+        history: History::default(),
+    };
+    if let Some((run, resumes)) = &mut run
+        && let Some(found) = run.begin(*resumes, &mut training)?
+    {
+        println!("resumed after {} steps", found.step);
+    }
+    let bar = progress_bar(options.epochs * train.count.div_ceil(batch));
+    bar.set_position(run.as_ref().map_or(0, |(run, _)| run.step()));
 
-    'training: for epoch in 1..=options.epochs {
+    'training: while training.progress.epochs < options.epochs {
+        let epoch = training.progress.epochs + 1;
         bar.set_message(format!("epoch {epoch}/{}", options.epochs));
         let epoch_start = Instant::now();
+        let seconds_before = training.progress.seconds;
+        let mut rng = Rng(training.progress.rng);
         let order = int_tensor(rng.permutation(train.count), device);
-        let mut loss_sum = Tensor::<Wgsl, 1>::zeros([1], device);
-        for batch_start in (0..train.count).step_by(options.batch) {
-            if options.stop.is_requested() {
-                history.interrupted = true;
-                break 'training;
-            }
+        while training.progress.images < train.count {
             before_step()?;
-            let batch_end = train.count.min(batch_start + options.batch);
-            let indices = order.clone().slice_dim(0, batch_start..batch_end);
-            let (images, labels) = train.select(indices);
+            let first = training.progress.images;
+            let end = train.count.min(first + batch);
+            let (images, labels) = train.select(order.clone().slice_dim(0, first..end));
             let loss = {
                 let _scope = scope("forward");
-                learner.loss(images, labels)
+                training.learner.loss(images, labels)
             };
-            loss_sum = loss_sum + loss.clone().inner() * (batch_end - batch_start) as f64;
+            training.loss_sum = training.loss_sum + loss.clone().inner() * (end - first) as f64;
             let gradients = {
                 let _scope = scope("backward");
-                learner.gradients(options.scaler.scale(loss))
+                training.learner.gradients(options.scaler.scale(loss))
             };
             {
                 let _scope = scope("optimizer");
-                learner = learner.update(gradients, options.learning_rate);
+                training.learner = training.learner.update(gradients, learning_rate);
             }
-            if history.first_step.is_none() {
+            if training.history.first_step.is_none() {
                 B::sync(device)?;
-                history.first_step = Some(start.elapsed().as_secs_f64());
+                training.history.first_step = Some(start.elapsed().as_secs_f64());
             }
             bar.inc(1);
+            training.progress.images = end;
+            training.progress.seconds = seconds_before + epoch_start.elapsed().as_secs_f64();
+            let goes_on = match &mut run {
+                Some((run, _)) => run.end_step(&mut training)?,
+                None => !options.stop.is_requested(),
+            };
+            if !goes_on {
+                training.history.interrupted = true;
+                break 'training;
+            }
         }
-        let loss = loss_sum.into_scalar().elem::<f64>() / train.count as f64;
-        let seconds = epoch_start.elapsed().as_secs_f64();
+        let loss = training.loss_sum.clone().into_scalar().elem::<f64>() / train.count as f64;
+        let seconds = seconds_before + epoch_start.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bar.finish_and_clear();
             bail!(
                 "the training loss became {loss} in epoch {epoch}; try a smaller --learning-rate"
             );
         }
-        let accuracy = accuracy(&test, &learner.valid());
+        let accuracy = accuracy(&test, &training.learner.valid());
         bar.suspend(|| {
             println!(
                 "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
@@ -124,11 +196,20 @@ pub fn train<O: Optimizer<Model<B>, B>>(
                 accuracy * 100.0
             );
         });
-        history.train_loss.push(loss);
-        history.test_accuracies.push(accuracy);
-        history.seconds.push(seconds);
+        training.history.train_loss.push(loss);
+        training.history.test_accuracies.push(accuracy);
+        training.history.seconds.push(seconds);
+        training.progress = Progress { epochs: epoch, rng: rng.0, ..Progress::default() };
+        training.loss_sum = Tensor::zeros([1], device);
+        if let Some((run, _)) = &mut run {
+            run.save(&mut training, Some(accuracy))?;
+        }
     }
     bar.finish_and_clear();
+    if let Some((run, _)) = &mut run {
+        run.finish()?;
+    }
+    let Training { learner, mut history, .. } = training;
     // Test again if the weights changed after the last test, or if there was no test.
     history.test_accuracy = match history.test_accuracies.last() {
         Some(accuracy) if !history.interrupted => *accuracy,
@@ -137,6 +218,41 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     let scaler = &options.scaler;
     history.skipped_steps = scaler.is_enabled().then(|| scaler.state().skipped_steps);
     Ok((learner.model, history))
+}
+
+/// Returns the batch size of the run that is saved in a folder.
+///
+/// # Errors
+///
+/// Returns an error if there is no checkpoint that is whole.
+pub fn batch_of(folder: &Path) -> Result<usize> {
+    let found = Checkpoint::latest(folder)?;
+    let found = found.ok_or_else(|| CheckpointError::NothingToResume { folder: folder.into() })?;
+    Ok(found.state.value::<Settings>("settings")?.batch)
+}
+
+/// Tries batch sizes, and returns the fastest.
+///
+/// # Errors
+///
+/// Returns an error if one image does not fit.
+pub fn fastest_batch<O: Optimizer<Model<B>, B>>(
+    mut learner: Learner<B, O>,
+    scaler: &GradScaler,
+    dataset: &Dataset,
+    device: &WgslDevice,
+) -> Result<usize> {
+    let train = SampleTensors::<B>::new(&dataset.train, device);
+    let search = BatchSearch { max: train.count, ..BatchSearch::default() };
+    let sizes = search.find(device, |batch| {
+        let indices = (0..).take(batch).collect();
+        let (images, labels) = train.select(int_tensor(indices, device));
+        let gradients = learner.gradients(scaler.scale(learner.loss(images, labels)));
+        // A step that fails must leave a learner for the next one.
+        learner = learner.clone().update(gradients, 1e-3);
+    })?;
+    print!("{sizes}");
+    Ok(sizes.fastest)
 }
 
 /// Returns the fraction of the images that the model classifies correctly.

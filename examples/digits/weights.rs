@@ -44,6 +44,22 @@ pub fn from_bytes<B: Backend>(
     Ok(model.map(&mut WeightLoader::<B> { path: Vec::new(), weights, device }))
 }
 
+/// Returns a checksum (CRC-32) of the bits of all float parameters, in the order of the model's fields. Models trained by
+/// the same steps on the same device have the same.
+pub fn fingerprint<B: Backend>(model: &impl Module<B>) -> u32 {
+    let mut fingerprint = Fingerprint(flate2::Crc::new());
+    model.visit(&mut fingerprint);
+    fingerprint.0.sum()
+}
+
+struct Fingerprint(flate2::Crc);
+
+impl<B: Backend> ModuleVisitor<B> for Fingerprint {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        self.0.update(&param.val().into_data().bytes);
+    }
+}
+
 /// The part of a saved record that is checked. Burn itself accepts weights of any shape.
 #[derive(Deserialize)]
 #[serde(crate = "burn::serde")]

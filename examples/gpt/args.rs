@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn_wgsl::train::BatchSize;
 use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use gpt::model::Sizes;
@@ -24,9 +25,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
 
-    /// Excerpts of the text per step
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch: u32,
+    /// Excerpts of the text per step; `auto` tries sizes, and trains with the fastest that the memory holds
+    #[arg(long, value_name = "N", default_value = "16")]
+    pub batch: BatchSize,
 
     /// Tokens of an excerpt
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
@@ -51,6 +52,18 @@ pub struct Args {
     /// Learning rate of the Adam optimizer
     #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse_positive)]
     pub learning_rate: f64,
+
+    /// Save checkpoints in this folder, in one of its own for each precision: at the end, and at Ctrl-C or SIGTERM
+    #[arg(long, value_name = "FOLDER")]
+    pub checkpoints: Option<PathBuf>,
+
+    /// Save a checkpoint also after every N steps
+    #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u64).range(1..))]
+    pub checkpoint_every: Option<u64>,
+
+    /// Continue after the newest checkpoint, with the same bits as a run that was not interrupted
+    #[arg(long, requires = "checkpoints")]
+    pub resume: bool,
 
     /// Train on this file instead of the shaders of burn-wgsl. UTF-8; each character is a token
     #[arg(long, value_name = "FILE")]

@@ -4,19 +4,20 @@
 //! `cargo run --release -p gpt --example gpt -- --help` lists the options.
 
 mod args;
+mod steps;
 #[cfg(test)]
 mod tests;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use burn::module::Module;
-use burn::tensor::backend::Backend;
-use burn::tensor::{ElementConversion, Tensor};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, memory, product_path};
+use burn::tensor::Tensor;
+use burn_wgsl::train::Stop;
+use burn_wgsl::{Precision, Wgsl, WgslDevice, memory, product_path};
 use digits::rng::Rng;
+use digits::weights;
 use gpt::corpus::Corpus;
 use gpt::model::Gpt;
 use gpt::sample::next_token;
@@ -24,16 +25,16 @@ use gpt::train::Trainer;
 
 use args::Args;
 
-type B = Autodiff<Wgsl>;
-
-/// How often the loss is read back and printed, in steps.
-const REPORT_EVERY: u32 = 100;
 /// Batches that a model is tested on, the same for each.
 const TEST_BATCHES: usize = 16;
 
 /// The figures of a trained model.
 struct Run {
     precision: Precision,
+    /// Excerpts per step.
+    batch: usize,
+    /// The checksum of the trained weights.
+    fingerprint: u32,
     /// The mean loss of the test excerpts, in nats per token.
     test_loss: f64,
     /// Training tokens per second, without the first steps, which compile kernels.
@@ -48,8 +49,12 @@ fn main() -> ExitCode {
     let filter = env_logger::Env::default().default_filter_or("warn");
     env_logger::Builder::from_env(filter).init();
     let args = Args::from_command_line();
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = Stop::on_signals().map_err(anyhow::Error::from).and_then(|stop| {
+        run(&args, &stop)?;
+        Ok(stop.exit_code())
+    });
+    match result {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -57,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
+fn run(args: &Args, stop: &Stop) -> Result<()> {
     let device = args.device.unwrap_or_default();
     let adapter = device.describe()?;
     let corpus = Corpus::new(&text(args)?);
@@ -72,7 +77,10 @@ fn run(args: &Args) -> Result<()> {
     let mut runs = Vec::new();
     for &precision in &args.precision {
         println!("\n{precision} on {adapter}: products {}", product_path(&device, precision)?);
-        runs.push(train(args, &corpus, device, precision)?);
+        runs.push(train(args, &corpus, device, precision, stop)?);
+        if stop.is_requested() {
+            break;
+        }
     }
     print!("\n{}", table(&runs));
     if let Some(path) = &args.json {
@@ -91,22 +99,35 @@ fn text(args: &Args) -> Result<String> {
 }
 
 /// Trains a model, tests it and prints text that it writes.
-fn train(args: &Args, corpus: &Corpus, device: WgslDevice, precision: Precision) -> Result<Run> {
+fn train(
+    args: &Args,
+    corpus: &Corpus,
+    device: WgslDevice,
+    precision: Precision,
+    stop: &Stop,
+) -> Result<Run> {
     let seed = args.seed;
-    let mut trainer = Trainer::new(args.sizes(), corpus.vocabulary_size(), precision, seed, device);
+    let vocabulary = corpus.vocabulary_size();
+    let new = || Trainer::new(args.sizes(), vocabulary, precision, seed, device);
+    let batch = steps::batch_size(args, corpus, (device, precision), new())?;
+    // The search drew random numbers: the trainer seeds the device again.
+    let mut trainer = new();
     if args.precision.len() == 1 {
         println!("model: {} parameters, seed {seed}", trainer.model().num_params());
     }
     let _scope = trainer.precision_scope();
-    let (trained, measured) =
-        memory::measure(&device, || steps(args, corpus, device, &mut trainer))?;
+    let (trained, measured) = memory::measure(&device, || {
+        steps::train(args, corpus, batch, stop, (device, precision), &mut trainer)
+    })?;
     let tokens_per_second = trained?;
     let model = trainer.model();
-    let test_loss = test_loss(args, corpus, &model, &device)?;
+    let test_loss = test_loss([batch, args.context as usize], corpus, &model, &device)?;
     write_text(args, corpus, &model, &device)?;
     let scaler = trainer.scaler();
     Ok(Run {
         precision,
+        batch,
+        fingerprint: weights::fingerprint(&model),
         test_loss,
         tokens_per_second,
         memory: Some(measured.peak).filter(|&peak| peak > 0),
@@ -114,40 +135,14 @@ fn train(args: &Args, corpus: &Corpus, device: WgslDevice, precision: Precision)
     })
 }
 
-/// Runs the training steps. Returns the tokens per second.
-fn steps(args: &Args, corpus: &Corpus, device: WgslDevice, trainer: &mut Trainer) -> Result<f64> {
-    let [training, _] = corpus.split();
-    let size = [args.batch as usize, args.context as usize];
-    let mut rng = Rng(args.seed);
-    // The first steps compile kernels.
-    let first_timed = (args.steps / 2).min(20);
-    let mut start = Instant::now();
-    let mut losses: Vec<Tensor<Wgsl, 1>> = Vec::new();
-    for step in 1..=args.steps {
-        let batch = corpus.excerpts::<B>(training.clone(), size, &mut rng, &device);
-        losses.push(trainer.step(batch, args.learning_rate));
-        if step == first_timed {
-            B::sync(&device)?;
-            start = Instant::now();
-        }
-        if step.is_multiple_of(REPORT_EVERY) || step == args.steps {
-            let mean = Tensor::cat(std::mem::take(&mut losses), 0).mean();
-            let loss = mean.into_scalar().elem::<f64>();
-            println!("step {step:>5}/{}   loss {loss:.4}", args.steps);
-            if !loss.is_finite() {
-                bail!("the loss became {loss}; try a smaller --learning-rate");
-            }
-        }
-    }
-    B::sync(&device)?;
-    let timed = (args.steps - first_timed) as usize * size.iter().product::<usize>();
-    Ok(timed as f64 / start.elapsed().as_secs_f64())
-}
-
 /// Returns the mean loss of random excerpts of the last tenth of the text.
-fn test_loss(args: &Args, corpus: &Corpus, model: &Gpt<Wgsl>, device: &WgslDevice) -> Result<f64> {
+fn test_loss(
+    size: [usize; 2],
+    corpus: &Corpus,
+    model: &Gpt<Wgsl>,
+    device: &WgslDevice,
+) -> Result<f64> {
     let [_, test] = corpus.split();
-    let size = [args.batch as usize, args.context as usize];
     let mut rng = Rng(0);
     let losses = (0..TEST_BATCHES).map(|_| {
         let batch = corpus.excerpts::<Wgsl>(test.clone(), size, &mut rng, device);
@@ -206,6 +201,8 @@ fn json(args: &Args, adapter: &str, corpus: &Corpus, runs: &[Run]) -> String {
     let runs = runs.iter().map(|run| {
         serde_json::json!({
             "precision": run.precision.to_string(),
+            "batch": run.batch,
+            "fingerprint": run.fingerprint,
             "test_loss": run.test_loss,
             "tokens_per_second": run.tokens_per_second,
             "memory_bytes": run.memory,
@@ -216,7 +213,6 @@ fn json(args: &Args, adapter: &str, corpus: &Corpus, runs: &[Run]) -> String {
         "adapter": adapter,
         "characters": corpus.len(),
         "steps": args.steps,
-        "batch": args.batch,
         "context": args.context,
         "width": args.width,
         "heads": args.heads,

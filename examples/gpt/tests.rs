@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use burn_wgsl::train::Stop;
 use clap::Parser;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ fn train(name: &str, text: &str, options: &str) -> anyhow::Result<Value> {
     let mut args = Args::try_parse_from(line.split_whitespace())?;
     args.text = Some(source.clone());
     args.json = Some(report.clone());
-    let result = run(&args);
+    let result = run(&args, &Stop::new());
     std::fs::remove_file(&source)?;
     result?;
     let json = std::fs::read_to_string(&report)?;

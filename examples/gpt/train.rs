@@ -6,6 +6,7 @@ use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, ScaledOptimizer};
+use burn_wgsl::train::{CheckpointError, Parts};
 use burn_wgsl::{Autodiff, Precision, PrecisionScope, Wgsl, WgslDevice, autocast, scope};
 
 use crate::corpus::Batch;
@@ -13,7 +14,8 @@ use crate::model::{Gpt, Sizes};
 
 type B = Autodiff<Wgsl>;
 
-/// A model in training. Its parameters are f32, and its products are computed in a precision.
+/// A model in training, of which clones train on their own but for the loss scale. Its parameters are f32, and its products are computed in a precision.
+#[derive(Clone)]
 pub struct Trainer {
     device: WgslDevice,
     precision: Precision,
@@ -68,6 +70,16 @@ impl Trainer {
         let _optimizer = scope("optimizer");
         self.model = Some(self.optimizer.step(learning_rate, model, gradients));
         before
+    }
+
+    /// Lists what a checkpoint holds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a part cannot be saved, or does not fit.
+    pub fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+        parts.module("model", &mut self.model)?;
+        parts.optimizer("optimizer", &mut self.optimizer)
     }
 
     /// Returns the model without gradients.

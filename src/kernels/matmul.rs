@@ -89,7 +89,7 @@ impl Kernel for MatmulIntKernel {
 }
 
 /// Computes `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit
-/// floats are f32.
+/// floats are f32. The rows of the result may have gaps, of columns that were added to an operand.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ struct Forced {
     units: Option<Units>,
 }
 
-/// Computes `lhs @ rhs + bias`, with a bias of one element per column.
+/// Computes `lhs @ rhs + bias`, with a bias of one element per column. The rows of the result may have gaps.
 fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Result<Tensor> {
     let mut batch = batch_shape(&lhs, &rhs, bias.as_ref())?;
     let rank = lhs.shape().len();
@@ -177,8 +177,7 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         let mut shape: Shape = lhs.shape().into();
         shape[rank - 1] = n;
         let right = views::reshape(rhs, &[tall.shape[1], n])?;
-        let out = product(lhs.view(tall), right, bias, forced)?;
-        return Ok(out.view(Layout::contiguous(&shape)));
+        return views::reshape(product(lhs.view(tall), right, bias, forced)?, &shape);
     }
     // A strategy is forced to time or to test it.
     let vectors = match forced.strategy {
@@ -592,8 +591,8 @@ fn repacked_product(
 pub fn linear(x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let (height, width) = matrix_size(&x);
     let shape = linear_shape(x.shape(), weight.shape(), bias.as_ref().map(Tensor::shape))?;
-    let out = product(views::reshape(x, &[height, width])?, weight, bias, Forced::default())?;
-    Ok(out.view(Layout::contiguous(&shape)))
+    let x = views::reshape(x, &[height, width])?;
+    views::reshape(product(x, weight, bias, Forced::default())?, &shape)
 }
 
 /// Computes the gradient of [`linear`] with respect to `x`: `grad @ weightᵀ`.
@@ -671,6 +670,8 @@ pub const CASES: &[Case] = cases! {
     // Large enough to be repacked for vec4 loads, or into rows that do not alias.
     float_matmul([130, 270], permuted(&[250, 270], &[1, 0]));
     float_matmul([64, 1024], [1024, 132]);
+    // Padded to vec4s: the rows of the result have gaps.
+    float_matmul([7, 65, 128], [1, 128, 151]);
     // Transposed, and large enough for a copy without padding.
     float_matmul(permuted(&[64, 128], &[1, 0]), [64, 64]);
     // Several bands of tiles, the last of fewer rows.
@@ -698,6 +699,9 @@ pub const CASES: &[Case] = cases! {
     linear(permuted(&[63, 71], &[1, 0]), permuted(&[69, 63], &[1, 0]), [69]);
     linear([6, 256], [256, 256], [256]);
     linear([40, 128], [128, 128], [128]);
+    // The same, padded to vec4s: the rows of the result have gaps.
+    linear([5, 91, 128], [128, 151], [151]);
+    linear([5, 91, 126], [126, 151], _);
     linear_x_backward([12, 8], [3, 4, 8]);
     linear_weight_backward([3, 4, 12], [3, 4, 8]);
     linear_bias_backward([3, 4, 8]);

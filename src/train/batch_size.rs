@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
 
 use burn::tensor::backend::Backend;
 use thiserror::Error;
@@ -32,6 +33,44 @@ pub struct BatchSearch {
 impl Default for BatchSearch {
     fn default() -> Self {
         Self { first: 1, max: 1 << 16, limit: None, steps: 2, resolution: 8 }
+    }
+}
+
+/// The batch size of a command line: a number of samples, or `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchSize {
+    /// That of a [`BatchSearch`].
+    Auto,
+    /// At least 1.
+    Samples(usize),
+}
+
+/// A text is no batch size.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{text}` is no batch size; it is a number of at least 1, or `auto`")]
+pub struct InvalidBatchSize {
+    /// The text.
+    pub text: String,
+}
+
+impl FromStr for BatchSize {
+    type Err = InvalidBatchSize;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBatchSize> {
+        match (text, text.parse()) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(samples @ 1..)) => Ok(Self::Samples(samples)),
+            _ => Err(InvalidBatchSize { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for BatchSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Samples(samples) => samples.fmt(f),
+        }
     }
 }
 

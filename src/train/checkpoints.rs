@@ -109,6 +109,21 @@ impl Checkpoints {
         Ok(Self { folder, keep, _lock: lock, writer: None })
     }
 
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns whether there are no checkpoints, whole or damaged.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be read, or the error of [`finish`](Self::finish).
+    pub fn is_empty(&mut self) -> Result<bool, CheckpointError> {
+        self.finish()?;
+        Ok(checkpoints(&self.folder)?.is_empty())
+    }
+
     /// Saves the state after `step` steps. A thread writes it; this waits only for the checkpoint before. Call
     /// [`finish`](Self::finish) before the process ends.
     ///

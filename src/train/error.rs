@@ -116,6 +116,30 @@ pub enum CheckpointError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A run is to be resumed, but there are no checkpoints.
+    #[error("there is no checkpoint in {}; start without resuming, or use the folder of the run", folder.display())]
+    NothingToResume {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A run is to start, but the folder has checkpoints of another.
+    #[error("{} has checkpoints of a run; resume it, or use another folder", folder.display())]
+    NotEmpty {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A run is resumed with other settings.
+    #[error(
+        "the run was saved with `{name}` = {saved}, and is resumed with {found}; resume it with the same"
+    )]
+    OtherSetting {
+        /// The name of the part.
+        name: String,
+        /// Its value in the checkpoint.
+        saved: String,
+        /// Its value now.
+        found: String,
+    },
     /// A file of a checkpoint was cut or altered.
     #[error("the checkpoint is damaged: {}: {reason}", path.display())]
     Damaged {

@@ -23,7 +23,7 @@ mod state;
 mod stop;
 mod workers;
 
-pub use batch_size::{BatchSearch, BatchSizes, NoBatchFits, Trial};
+pub use batch_size::{BatchSearch, BatchSize, BatchSizes, InvalidBatchSize, NoBatchFits, Trial};
 pub use checkpoints::{Checkpoint, Checkpoints};
 pub use ema::Ema;
 pub use error::{CheckpointError, LoaderError};

@@ -1,10 +1,12 @@
 //! A run that is saved and resumed with all of its parts.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 
 use burn::lr_scheduler::LrScheduler;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::Optimizer;
+use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -87,6 +89,26 @@ impl Parts<'_> {
             Direction::Resume(state) => {
                 *module = state.module(name, module.clone(), &self.device)?;
             }
+        }
+        Ok(())
+    }
+
+    /// A tensor, such as a sum of losses.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`].
+    pub fn tensor<B, const D: usize>(
+        &mut self,
+        name: &str,
+        tensor: &mut Tensor<B, D>,
+    ) -> Result<(), CheckpointError>
+    where
+        B: Backend<Device = WgslDevice>,
+    {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_record(name, tensor.clone())?,
+            Direction::Resume(state) => *tensor = state.record(name, &self.device)?,
         }
         Ok(())
     }
@@ -178,6 +200,28 @@ impl Parts<'_> {
             Direction::Resume(_) => {
                 loader.resume(position).map_err(|error| CheckpointError::unusable(name, &error))
             }
+        }
+    }
+
+    /// A setting that the resumed run must have in common with the saved one, such as the batch size or the seed.
+    ///
+    /// # Errors
+    ///
+    /// See [`Parts`]; also, when a run is resumed, if the saved value is another.
+    pub fn setting<T>(&mut self, name: &str, setting: &T) -> Result<(), CheckpointError>
+    where
+        T: Serialize + DeserializeOwned + PartialEq + Debug,
+    {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_value(name, setting),
+            Direction::Resume(state) => match state.value::<T>(name)? {
+                saved if saved == *setting => Ok(()),
+                saved => Err(CheckpointError::OtherSetting {
+                    name: name.to_owned(),
+                    saved: format!("{saved:?}"),
+                    found: format!("{setting:?}"),
+                }),
+            },
         }
     }
 
@@ -316,6 +360,27 @@ impl Run {
         self.step = found.step;
         self.last = Some((found.step, found.score));
         Ok(Some(found))
+    }
+
+    /// Begins as a command line with an option to resume asks for it: continues as [`resume`](Self::resume) does, or
+    /// starts in a folder without checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is nothing to resume, or if a new run would mix its checkpoints with those of
+    /// another; also those of [`resume`](Self::resume).
+    pub fn begin(
+        &mut self,
+        resumes: bool,
+        saved: &mut impl Saved,
+    ) -> Result<Option<Checkpoint>, CheckpointError> {
+        let folder = self.checkpoints.folder().to_owned();
+        match (resumes, self.checkpoints.is_empty()?) {
+            (true, true) => Err(CheckpointError::NothingToResume { folder }),
+            (false, false) => Err(CheckpointError::NotEmpty { folder }),
+            (true, false) => self.resume(saved),
+            (false, true) => Ok(None),
+        }
     }
 
     /// Returns the steps so far, including those before the run was resumed.

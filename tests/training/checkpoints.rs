@@ -406,6 +406,19 @@ fn runs_with_other_parts_are_errors() {
     let mut other = |parts: &mut Parts<'_>| parts.value("epoch", &mut 1);
     let error = run.resume(&mut other).expect_err("there is no such part");
     assert!(matches!(error, CheckpointError::NoPart { .. }), "{error}");
+    let set = |seed: u64| move |parts: &mut Parts<'_>| parts.setting("rate", &(seed as f64 / 2.0));
+    drop(run);
+    let mut run = open(&[device]).expect("the folder is writable");
+    assert!(run.begin(true, &mut set(1)).expect("it is the same setting").is_some());
+    let error = run.begin(true, &mut set(2)).expect_err("it is another setting").to_string();
+    assert!(error.contains("`rate` = 0.5") && error.contains("with 1.0"), "{error}");
+    let error = run.begin(false, &mut set(1)).expect_err("there are checkpoints");
+    assert!(matches!(error, CheckpointError::NotEmpty { .. }), "{error}");
+    let nothing = Folder::new("nothing");
+    let mut none = Run::open(&nothing.0, &[device], RunConfig::default()).expect("it is writable");
+    let error = none.begin(true, &mut set(1)).expect_err("there are no checkpoints");
+    assert!(matches!(error, CheckpointError::NothingToResume { .. }), "{error}");
+    assert!(none.begin(false, &mut set(1)).expect("there are no checkpoints").is_none());
     // A signal saves after the step that is under way.
     drop(run);
     let stop = Stop::new();

@@ -12,6 +12,7 @@ mod pack;
 mod packages;
 mod ports;
 mod reached;
+mod resume;
 mod schedules;
 mod shaders;
 mod soak;

@@ -12,7 +12,7 @@ use crate::adapter::{self, required_device};
 use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{as_gpu, fuzz, reached, schedules, strategies, tint, units, web};
+use crate::{as_gpu, fuzz, reached, resume, schedules, strategies, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -77,6 +77,11 @@ const STEPS_ON_REQUEST: &[Step] = &[
         name: "schedules",
         description: "run what threads share with many orders of their steps",
         run: schedules::step,
+    },
+    Step {
+        name: "resume",
+        description: "kill the digits and gpt examples at 20 points each, and resume them with the same bits",
+        run: |options| resume::step(options, required_device(options), 20),
     },
     Step {
         name: "large",
@@ -251,7 +256,7 @@ fn example(options: &Options) -> Result<Outcome, String> {
             selector => digits::check_ran_on_gpu(&report, selector)?,
         }
     }
-    Ok(Outcome::Passed)
+    resume::step(options, gpu.filter(|selector| *selector != "auto"), 3)
 }
 
 fn cpu_only(_: &Options) -> Result<Outcome, String> {
