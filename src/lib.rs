@@ -135,7 +135,7 @@ pub use device::WgslDevice;
 pub use kernels::fusion::set_fusion;
 pub use kernels::gemm::tuning::{Trial, Tuning, set_tuning};
 pub use profiler::{KernelTime, Profile, ProfileError, profile};
-pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status};
+pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status, waits_on_thread};
 pub use tensor::Error as TensorError;
 pub use timing::{Summary, Timing, time};
 

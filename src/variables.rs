@@ -43,7 +43,7 @@ variables! {
     /// Compiles shaders with all runtime checks.
     CHECKED = "BURN_WGSL_CHECKED": SWITCH;
     /// What is checked after each op.
-    DEBUG = "BURN_WGSL_DEBUG": "ops, nan and finite, separated by commas";
+    DEBUG = "BURN_WGSL_DEBUG": "ops, nan, finite and waits, separated by commas";
     /// The device of `auto`.
     DEVICE = "BURN_WGSL_DEVICE": "a device selector";
     /// Computes elementwise ops with those around them.

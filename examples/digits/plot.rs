@@ -170,7 +170,9 @@ mod tests {
             device: "software".into(),
             adapter: adapter.into(),
             precision: Default::default(),
+            batch: 64,
             history,
+            fingerprint: 0,
             fallbacks: Default::default(),
         }
     }

@@ -10,6 +10,7 @@
 //! | run each op at once | [`set_each_op`] | `BURN_WGSL_DEBUG=ops` |
 //! | find the first NaN | [`set_values`] | `BURN_WGSL_DEBUG=nan` |
 //! | find the first NaN or infinity | [`set_values`] | `BURN_WGSL_DEBUG=finite` |
+//! | name each wait for a GPU in the log | [`set_waits`] | `BURN_WGSL_DEBUG=waits` |
 //! | compile shaders with all checks | [`check_shaders`] | `BURN_WGSL_CHECKED=1` |
 //! | print the WGSL of each kernel | | `BURN_WGSL_PRINT_KERNELS=1` |
 //! | compare two runs | [`compare_runs`] | |
@@ -30,7 +31,7 @@ use super::resolve::runtime;
 use super::tensor::{Storage, WgslTensor};
 use super::transfer::read_blocking;
 use crate::device::CAN_BLOCK;
-use crate::runtime::{current_scope, set_current_op};
+use crate::runtime::{current_scope, set_current_op, show_waits};
 use crate::variables;
 
 pub use crate::runtime::check_shaders;
@@ -69,6 +70,10 @@ fn modes_of_environment() -> u8 {
         "ops" => modes | EACH_OP,
         "nan" => modes | NOT_NAN,
         "finite" => modes | FINITE,
+        "waits" => {
+            show_waits(true);
+            modes
+        }
         _ => {
             variables::DEBUG.ignore(word);
             modes
@@ -108,6 +113,12 @@ pub fn set_values(values: Values) {
             Values::Finite => FINITE,
         },
     );
+}
+
+/// Names each wait of the host for a GPU in the log, as a warning: its time, op, scope and the lines of the program that
+/// wait. Off by default. A training loop is fast if it rarely waits.
+pub fn set_waits(enabled: bool) {
+    show_waits(enabled);
 }
 
 /// The first difference between two runs: see [`compare_runs`].

@@ -36,6 +36,8 @@ pub(crate) mod boolean;
 mod extension;
 pub(crate) mod float;
 pub(crate) mod int;
+#[cfg(feature = "train")]
+mod later;
 pub(crate) mod module;
 pub(crate) mod quantized;
 mod random;
@@ -55,6 +57,8 @@ pub use extension::apply;
 #[cfg(feature = "internals")]
 pub use fallback::fallbacks_on_thread;
 pub use fallback::{fallbacks, reset_fallbacks};
+#[cfg(feature = "train")]
+pub(crate) use later::LaterData;
 pub use random::{RandomState, random_state, set_random_state};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 

@@ -118,7 +118,7 @@ fn to_stored(data: &HostData, dtype: tensor::DType) -> Cow<'_, [u8]> {
 }
 
 /// Converts the stored bytes of a GPU tensor to host data. Booleans become Rust's `bool`.
-fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
+pub(super) fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     let shape = Shape::from(tensor.shape().to_vec());
     let dtype = burn_dtype(tensor.dtype());
     let size = dtype.size();

@@ -411,6 +411,13 @@ impl Gpu {
         }
     }
 
+    /// Returns whether all submissions have finished.
+    pub fn is_idle(&self) -> bool {
+        let is_open = self.health.lost.get().is_none();
+        is_open
+            && self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
+    }
+
     /// Returns how long a wait may last without progress; `None` for ever.
     pub fn wait_limit(&self) -> Option<Duration> {
         self.in_flight.limit

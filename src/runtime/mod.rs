@@ -17,6 +17,7 @@ mod allocation;
 mod allocator;
 mod bytes;
 mod cache;
+mod callers;
 mod choices;
 mod compiler;
 mod deferred;
@@ -47,6 +48,7 @@ mod taint;
 mod timestamps;
 mod tokens;
 mod transfer;
+mod waits;
 mod worker;
 
 use std::any::TypeId;
@@ -103,6 +105,10 @@ pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_status
 pub use taint::IndexedAxis;
 pub(crate) use timestamps::Captured;
 pub(crate) use tokens::tokens;
+#[cfg(feature = "train")]
+pub(crate) use transfer::StartedRead;
+use waits::{Wait, Waiting};
+pub use waits::{show_waits, waits_on_thread};
 
 /// The matrix units that a kernel passed its test with, if any, once it was tested.
 pub(crate) type TestedUnits = Arc<OnceLock<Option<Units>>>;
@@ -629,7 +635,10 @@ impl Runtime {
     fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
         let Some(progress) = overdue else { return Ok(()) };
         match progress.wait_for_room(&self.gpu)? {
-            Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
+            Some(submission) if CAN_BLOCK => {
+                let _waiting = Waiting::begin(Wait::Room);
+                self.gpu.wait(Some(submission))
+            }
             _ => Ok(()),
         }
     }
@@ -794,6 +803,7 @@ impl Runtime {
         }
         state.recorder.forget_in_flight();
         drop(state);
+        let _waiting = (!self.gpu.is_idle()).then(|| Waiting::begin(Wait::Sync));
         self.gpu.poll_until(|status| status.is_queue_empty());
         self.gpu.wait(None)?;
         Ok(self.state.lock())

@@ -14,6 +14,7 @@ use super::recorder::SMALL_UPLOAD;
 use super::reports::{HostCopy, ReportsInFlight, SlotRange};
 use super::stall::Largest;
 use super::submitter::Submitted;
+use super::waits::{Wait, Waiting};
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
@@ -62,6 +63,7 @@ impl Staging {
         let Some(oldest) = buffers.pop_front() else { return Ok(None) };
         drop(buffers);
         if !oldest_is_mapped {
+            let _waiting = Waiting::begin(Wait::Upload);
             gpu.wait(Some(oldest.submission))?;
         }
         // Another thread may have found the buffer mapped, but not have said so yet.
@@ -155,6 +157,16 @@ struct PieceInFlight {
     serial: u64,
     submission: Option<wgpu::SubmissionIndex>,
     mapped: Mapping,
+}
+
+impl Gpu {
+    /// Returns whether a buffer is mapped, as far as the device says now.
+    fn has_mapped(&self, mapping: &Mapping) -> bool {
+        if !mapping.is_complete() && CAN_BLOCK && self.check().is_ok() {
+            let _ = self.device.poll(wgpu::PollType::Poll);
+        }
+        mapping.is_complete()
+    }
 }
 
 impl Runtime {
@@ -254,25 +266,31 @@ impl Runtime {
         &self,
         ranges: &[(Arc<Allocation>, u64)],
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
-        self.gpu.check()?;
-        for (allocation, _) in ranges {
-            self.check_read(allocation)?;
-        }
-        self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
-        let sources: Vec<ReadbackSource<'_>> = ranges
-            .iter()
-            .filter_map(|(allocation, bytes)| {
-                let placement = allocation.placement()?;
-                let (buffer, offset) = (&placement.buffer.raw, placement.offset);
-                Some(ReadbackSource { buffer, offset, bytes: *bytes })
-            })
-            .collect();
+        let sources = self.sources(ranges)?;
         let read = self.read_sources(&sources).await?;
         // A submission that the results depend on may have failed while the host waited.
         for (allocation, _) in ranges {
             self.check_read(allocation)?;
         }
         Ok(read)
+    }
+
+    /// Places what is to be read, and returns where it is.
+    fn sources<'a>(
+        &self,
+        ranges: &'a [(Arc<Allocation>, u64)],
+    ) -> Result<Vec<ReadbackSource<'a>>, RuntimeError> {
+        self.gpu.check()?;
+        for (allocation, _) in ranges {
+            self.check_read(allocation)?;
+        }
+        self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
+        let source = |(allocation, bytes): &'a (Arc<Allocation>, u64)| {
+            let placement = allocation.placement()?;
+            let (buffer, offset) = (&placement.buffer.raw, placement.offset);
+            Some(ReadbackSource { buffer, offset, bytes: *bytes })
+        };
+        Ok(ranges.iter().filter_map(source).collect())
     }
 
     /// Returns an error if the contents of an allocation cannot be given to the program.
@@ -455,8 +473,9 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let gpu = &self.gpu;
         let PieceInFlight { piece, buffer, serial, submission, mapped } = in_flight;
-        gpu.poll_until(|_| mapped.is_complete());
-        if CAN_BLOCK {
+        if CAN_BLOCK && !gpu.has_mapped(&mapped) {
+            let _waiting = Waiting::begin(Wait::Readback);
+            gpu.poll_until(|_| mapped.is_complete());
             gpu.wait(submission)?;
         }
         let copied = gpu.check_results(serial..=serial);
@@ -478,6 +497,65 @@ impl Runtime {
         buffer.unmap();
         self.staging.keep_readback_buffer(buffer);
         Ok(())
+    }
+}
+
+#[cfg(feature = "train")]
+/// Ranges of memory that are being copied to the host. The memory is kept until then.
+pub(crate) struct StartedRead {
+    ranges: Vec<(Arc<Allocation>, u64)>,
+    /// `None` if there are no bytes.
+    piece: Option<PieceInFlight>,
+}
+
+#[cfg(feature = "train")]
+impl Runtime {
+    /// Submits the copies of ranges as [`read`](Self::read) does, and does not wait for them. The ranges are one piece:
+    /// at most 8 MiB.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and if there are more bytes.
+    pub(crate) fn start_read(
+        &self,
+        ranges: Vec<(Arc<Allocation>, u64)>,
+    ) -> Result<StartedRead, RuntimeError> {
+        let sources = self.sources(&ranges)?;
+        let mut pieces = pieces(sources.iter().map(|source| source.bytes));
+        let piece = pieces.pop();
+        if !pieces.is_empty() {
+            return Err(self.gpu.transfer_error(&"it is larger than 8 MiB"));
+        }
+        let piece = piece.map(|piece| self.start_piece(piece, &sources)).transpose()?;
+        drop(sources);
+        Ok(StartedRead { ranges, piece })
+    }
+
+    /// Returns whether a started read would not wait.
+    pub(crate) fn is_read(&self, started: &StartedRead) -> bool {
+        started.piece.as_ref().is_none_or(|piece| self.gpu.has_mapped(&piece.mapped))
+    }
+
+    /// Waits for a started read.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) async fn finish_read(
+        &self,
+        started: StartedRead,
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        let StartedRead { ranges, piece } = started;
+        let mut read = vec![Vec::new(); ranges.len()];
+        if let Some(piece) = piece {
+            let end = piece.serial + 1;
+            self.finish_piece(piece, &mut read).await?;
+            self.finish_reports(end).await;
+        }
+        for (allocation, _) in &ranges {
+            self.check_read(allocation)?;
+        }
+        Ok(read)
     }
 }
 

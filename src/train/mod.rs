@@ -6,6 +6,7 @@
 //! - [`Ema`] keeps an exponential moving average of the weights.
 //! - [`Run`] saves all parts of a run in one call, and resumes it with the same bits. Below it, [`Checkpoints`] saves a
 //!   [`State`], which a killed process does not damage.
+//! - [`Mean`], [`Accuracy`] and [`Confusion`] are metrics on the device. A [`Readback`] starts now and is taken later.
 //! - [`Stop`] ends a loop after a step when a signal asks for it.
 //! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
 //!
@@ -17,6 +18,8 @@ mod ema;
 mod error;
 mod loader;
 mod mean;
+mod metrics;
+mod readback;
 mod run;
 mod sampler;
 mod state;
@@ -29,6 +32,8 @@ pub use ema::Ema;
 pub use error::{CheckpointError, LoaderError};
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
+pub use metrics::{Accuracy, Confusion, ConfusionMatrix, Mean};
+pub use readback::{IntoReadback, Readback, Reading};
 pub use run::{Parts, Run, RunConfig, Saved};
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
 pub use state::State;

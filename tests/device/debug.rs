@@ -236,5 +236,42 @@ fn modes_are_set_by_a_variable() {
     let output = run_child(test_alone!("has_a_nan"), &[("BURN_WGSL_DEBUG", "nans")]);
     assert_success(&output);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_parts(&text, &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan and finite"#]);
+    assert_parts(&text, &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan, finite and waits"#]);
+}
+
+#[test]
+fn waits_are_named_with_the_line_that_waits() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let output = run_child(
+            test_alone!("waits"),
+            &[("BURN_WGSL_DEBUG", "waits"), ("BURN_WGSL_DEVICE", &device.to_string())],
+        );
+        assert_success(&output);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let [readback, sync] = ["for a readback", "for the end of all work"].map(|wait| {
+            let found = text.lines().position(|line| line.contains(wait));
+            found.unwrap_or_else(|| panic!("no wait {wait}: {text}"))
+        });
+        let place = |at: usize| text.lines().skip(at).take(3).collect::<String>();
+        assert!(place(readback).contains("scope loss"), "{text}");
+        assert!(place(readback).contains("tests/device/debug.rs"), "{text}");
+        assert!(place(sync).contains("tests/device/debug.rs"), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn waits() {
+    env_logger::Builder::new().filter_level("warn".parse().expect("warn is a log level")).init();
+    let device = WgslDevice::Auto;
+    let x = Tensor::<Wgsl, 2>::ones([256, 256], &device);
+    {
+        let _scope = scope("loss");
+        assert_eq!(x.clone().matmul(x.clone()).max().into_scalar(), 256.0);
+    }
+    let y = x.clone().matmul(x);
+    burn_wgsl::compute(&device).expect("the device works");
+    Wgsl::sync(&device).expect("the device works");
+    drop(y);
 }

@@ -14,6 +14,8 @@ mod graphs;
 mod kit;
 #[cfg(feature = "train")]
 mod loader;
+#[cfg(feature = "train")]
+mod metrics;
 mod models;
 #[cfg(feature = "train")]
 mod scaler;

@@ -1,0 +1,240 @@
+//! Metrics that stay on the device until they are read.
+
+use std::fmt;
+
+use burn::tensor::backend::ExecutionError;
+use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+
+use super::Reading;
+use crate::backend::Wgsl;
+use crate::device::WgslDevice;
+
+/// The mean of values, such as of the losses of batches, each weighted by its samples.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::train::Mean;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let device = WgslDevice::default();
+/// let mut loss = Mean::new();
+/// loss.add(Tensor::<Wgsl, 1>::from_floats([1.0], &device), 30);
+/// loss.add(Tensor::<Wgsl, 1>::from_floats([4.0], &device), 10);
+/// // Some steps later:
+/// let reading = loss.read()?.expect("there are values");
+/// assert_eq!(reading.take()?, 1.75);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Mean {
+    mean: Option<Tensor<Wgsl, 1>>,
+    samples: usize,
+}
+
+impl Mean {
+    /// Creates the mean of no values.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value `[1]` of some samples.
+    pub fn add(&mut self, value: Tensor<Wgsl, 1>, samples: usize) {
+        if samples == 0 {
+            return;
+        }
+        self.samples += samples;
+        let share = samples as f64 / self.samples as f64;
+        self.mean = Some(match self.mean.take() {
+            // A mean loses less than a sum of many values that is divided at the end.
+            Some(mean) => mean.clone() + (value - mean) * share,
+            None => value,
+        });
+    }
+
+    /// Returns the samples since the last reading.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// Starts to read the mean of the values since the last reading; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails.
+    pub fn read(&mut self) -> Result<Option<Reading<f64>>, ExecutionError> {
+        self.samples = 0;
+        let first = |data: burn::tensor::TensorData| data.iter::<f64>().next().unwrap_or(f64::NAN);
+        self.mean.take().map(|mean| Reading::start(mean, first)).transpose()
+    }
+}
+
+/// The share of samples that are classified correctly.
+#[derive(Debug, Clone, Default)]
+pub struct Accuracy {
+    correct: Option<Tensor<Wgsl, 1, Int>>,
+    samples: usize,
+}
+
+impl Accuracy {
+    /// Creates the accuracy of no samples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the scores `[n, classes]` and the labels `[n]` of samples. The class with the largest score is predicted.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the numbers of scores and labels differ.
+    pub fn add(&mut self, scores: Tensor<Wgsl, 2>, labels: Tensor<Wgsl, 1, Int>) {
+        let [samples] = labels.dims();
+        if samples == 0 {
+            return;
+        }
+        let correct = predicted(scores, samples).equal(labels).int().sum();
+        self.samples += samples;
+        self.correct = Some(match self.correct.take() {
+            Some(sum) => sum + correct,
+            None => correct,
+        });
+    }
+
+    /// Returns the samples since the last reading.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// Starts to read the accuracy of the samples since the last reading, from 0 to 1; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails.
+    pub fn read(&mut self) -> Result<Option<Reading<f64>>, ExecutionError> {
+        let samples = std::mem::take(&mut self.samples) as f64;
+        let share = move |data: burn::tensor::TensorData| {
+            data.iter::<f64>().next().unwrap_or(f64::NAN) / samples
+        };
+        self.correct.take().map(|correct| Reading::start(correct, share)).transpose()
+    }
+}
+
+/// Returns the class with the largest score of each sample.
+fn predicted(scores: Tensor<Wgsl, 2>, samples: usize) -> Tensor<Wgsl, 1, Int> {
+    let [rows, _] = scores.dims();
+    assert_eq!(rows, samples, "there are scores of {rows} samples, and labels of {samples}");
+    scores.argmax(1).reshape([samples])
+}
+
+/// Counts how often samples of each class are predicted as each class.
+#[derive(Debug, Clone)]
+pub struct Confusion {
+    /// `[classes * classes]`, the row is the label.
+    counts: Tensor<Wgsl, 1, Int>,
+    classes: usize,
+}
+
+impl Confusion {
+    /// Creates the counts of no samples.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are no classes.
+    pub fn new(classes: usize, device: &WgslDevice) -> Self {
+        assert!(classes > 0, "there are no classes");
+        Self { counts: Tensor::zeros([classes * classes], device), classes }
+    }
+
+    /// Adds the scores `[n, classes]` and the labels `[n]` of samples. A label that is not in `0..classes` is an error:
+    /// on a GPU when the counts are read.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the numbers of scores and labels differ, or if there is another number of classes.
+    pub fn add(&mut self, scores: Tensor<Wgsl, 2>, labels: Tensor<Wgsl, 1, Int>) {
+        let ([samples], [_, classes]) = (labels.dims(), scores.dims());
+        assert_eq!(
+            classes, self.classes,
+            "there are scores of {classes} classes, not {}",
+            self.classes
+        );
+        if samples == 0 {
+            return;
+        }
+        let classes = classes as i64;
+        let predicted = predicted(scores, samples);
+        let ones = predicted.ones_like();
+        // A label of its own axis: one that is too large must not count for another.
+        let rows = Tensor::<Wgsl, 1, Int>::arange(0..classes, &labels.device()) * classes;
+        let indices = rows.select(0, labels) + predicted;
+        self.counts = self.counts.clone().select_assign(0, indices, ones, IndexingUpdateOp::Add);
+    }
+
+    /// Starts to read the counts of all samples so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails.
+    pub fn read(&self) -> Result<Reading<ConfusionMatrix>, ExecutionError> {
+        let classes = self.classes;
+        Reading::start(self.counts.clone(), move |data| {
+            let counts = data.iter::<i64>().map(|count| u64::try_from(count).unwrap_or_default());
+            ConfusionMatrix { classes, counts: counts.collect() }
+        })
+    }
+}
+
+/// How often samples of each class were predicted as each class. Displayed as a table with a row for each label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfusionMatrix {
+    classes: usize,
+    counts: Vec<u64>,
+}
+
+impl ConfusionMatrix {
+    /// Returns the number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Returns how often samples of the class `label` were predicted as `predicted`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such class.
+    pub fn count(&self, label: usize, predicted: usize) -> u64 {
+        let classes = self.classes;
+        assert!(label < classes && predicted < classes, "there are {classes} classes");
+        self.counts[label * classes + predicted]
+    }
+
+    /// Returns the number of samples.
+    pub fn samples(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the share of samples that are classified correctly, from 0 to 1; NaN without samples.
+    pub fn accuracy(&self) -> f64 {
+        let correct: u64 = (0..self.classes).map(|class| self.count(class, class)).sum();
+        correct as f64 / self.samples() as f64
+    }
+}
+
+impl fmt::Display for ConfusionMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let largest = self.counts.iter().copied().max().unwrap_or_default();
+        let width = largest.max(self.classes as u64).to_string().len().max(2) + 1;
+        write!(f, "{:>9}", "label")?;
+        for predicted in 0..self.classes {
+            write!(f, "{predicted:>width$}")?;
+        }
+        writeln!(f, "  predicted")?;
+        for (label, row) in self.counts.chunks(self.classes).enumerate() {
+            write!(f, "{label:>9}")?;
+            for count in row {
+                write!(f, "{count:>width$}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

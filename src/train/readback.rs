@@ -1,0 +1,145 @@
+//! Data on its way from a device to the host, which the program takes later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use burn::tensor::backend::ExecutionError;
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+
+use crate::backend::{LaterData, Wgsl, WgslTensor};
+
+/// The elements of a tensor, which the device copies to the host while the program goes on.
+///
+/// `into_data()` waits until the device has computed all that was asked for. A readback that starts now and is taken
+/// some steps later finds its data there: the program is never behind the device, and the device never idle.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::train::Readback;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let loss = Tensor::<Wgsl, 1>::ones([1], &WgslDevice::default()) * 3.0;
+/// let readback = Readback::start(loss)?;
+/// // ... some steps; then:
+/// assert_eq!(readback.take()?.to_vec::<f32>()?, [3.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Readback(LaterData);
+
+impl fmt::Debug for Readback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readback").field("is_ready", &self.is_ready()).finish_non_exhaustive()
+    }
+}
+
+impl Readback {
+    /// Submits the copy of a tensor of at most 8 MiB, and what computes it. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails, or if the tensor is larger.
+    pub fn start(tensor: impl IntoReadback) -> Result<Self, ExecutionError> {
+        LaterData::start(tensor.into_tensor()).map(Self)
+    }
+
+    /// Returns whether [`take`](Self::take) would not wait.
+    pub fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    /// Returns the elements. Waits for the device if they are not there yet, but not for later work.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device failed, if an index was out of range, and in a browser if the data is not there
+    /// yet.
+    pub fn take(self) -> Result<TensorData, ExecutionError> {
+        self.0.take()
+    }
+
+    /// Returns the elements as [`take`](Self::take) does, also in a browser.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device failed, or if an index was out of range.
+    pub async fn take_async(self) -> Result<TensorData, ExecutionError> {
+        self.0.take_async().await
+    }
+}
+
+/// A tensor of this backend, of floats, integers or booleans.
+pub trait IntoReadback: sealed::Sealed {
+    #[doc(hidden)]
+    fn into_tensor(self) -> WgslTensor;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl<const D: usize> sealed::Sealed for Tensor<Wgsl, D> {}
+impl<const D: usize> sealed::Sealed for Tensor<Wgsl, D, Int> {}
+impl<const D: usize> sealed::Sealed for Tensor<Wgsl, D, Bool> {}
+
+/// Quantised tensors are dequantised.
+impl<const D: usize> IntoReadback for Tensor<Wgsl, D> {
+    fn into_tensor(self) -> WgslTensor {
+        self.into_primitive().tensor()
+    }
+}
+
+impl<const D: usize> IntoReadback for Tensor<Wgsl, D, Int> {
+    fn into_tensor(self) -> WgslTensor {
+        self.into_primitive()
+    }
+}
+
+impl<const D: usize> IntoReadback for Tensor<Wgsl, D, Bool> {
+    fn into_tensor(self) -> WgslTensor {
+        self.into_primitive()
+    }
+}
+
+/// A value that is computed on the host from a readback: what a metric returns.
+pub struct Reading<T> {
+    readback: Readback,
+    value: Arc<dyn Fn(TensorData) -> T + Send + Sync>,
+}
+
+impl<T> fmt::Debug for Reading<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reading").field(&self.readback).finish()
+    }
+}
+
+impl<T> Reading<T> {
+    pub(super) fn start(
+        tensor: impl IntoReadback,
+        value: impl Fn(TensorData) -> T + Send + Sync + 'static,
+    ) -> Result<Self, ExecutionError> {
+        Ok(Self { readback: Readback::start(tensor)?, value: Arc::new(value) })
+    }
+
+    /// Returns whether [`take`](Self::take) would not wait.
+    pub fn is_ready(&self) -> bool {
+        self.readback.is_ready()
+    }
+
+    /// Returns the value. Waits if it is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Readback::take`].
+    pub fn take(self) -> Result<T, ExecutionError> {
+        Ok((self.value)(self.readback.take()?))
+    }
+
+    /// Returns the value, also in a browser.
+    ///
+    /// # Errors
+    ///
+    /// As [`Readback::take_async`].
+    pub async fn take_async(self) -> Result<T, ExecutionError> {
+        Ok((self.value)(self.readback.take_async().await?))
+    }
+}
