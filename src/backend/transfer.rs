@@ -19,11 +19,16 @@ use super::tensor::{
 };
 use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error};
 use crate::device::WgslDevice;
+use crate::kernels::dequantize;
+use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantized::Quantized;
 use crate::kernels::views;
 use crate::runtime::{Allocation, Runtime};
 use crate::tensor::{self, Tensor};
+
+/// Integers of 8 bits are uploaded as bytes from this size on.
+const MIN_BYTES: u64 = 1024;
 
 /// Converts an error to Burn's type.
 pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
@@ -53,14 +58,42 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
                 true => narrow(data).unwrap_or_else(|error| fail(op, device, &error)),
                 false => data,
             };
-            let bytes = to_stored(&data, dtype);
-            let uploaded = Tensor::upload(&runtime, data.shape(), dtype, &bytes);
+            let uploaded = match travels_as_bytes(&data, dtype, &runtime) {
+                true => upload_bytes(&data, dtype, &runtime),
+                false => {
+                    let bytes = to_stored(&data, dtype);
+                    Tensor::upload(&runtime, data.shape(), dtype, &bytes)
+                }
+            };
             Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
         }
         None if !HAS_CPU => fail_without_cpu(op),
         None => Storage::Cpu(data.into_flex()),
     };
     WgslTensor::new(*device, storage)
+}
+
+/// Returns whether data is uploaded as it is, and unpacked to words by the device. Less is widened on the host, which
+/// saves a launch.
+fn travels_as_bytes(data: &HostData, dtype: tensor::DType, runtime: &Runtime) -> bool {
+    let len = data.bytes().len() as u64;
+    let is_large = len >= MIN_BYTES && len.next_multiple_of(4) * 4 <= runtime.max_binding();
+    is_large && is_enabled() && matches!(dtype, tensor::DType::I8 | tensor::DType::U8)
+}
+
+/// Uploads integers of 8 bits as bytes.
+fn upload_bytes(
+    data: &HostData,
+    dtype: tensor::DType,
+    runtime: &Arc<Runtime>,
+) -> tensor::Result<Tensor> {
+    let mut bytes = Cow::from(data.bytes());
+    let padded = bytes.len().next_multiple_of(4);
+    if bytes.len() < padded {
+        bytes.to_mut().resize(padded, 0);
+    }
+    let words = Tensor::upload(runtime, &[padded / 4], tensor::DType::I32, &bytes)?;
+    dequantize::bytes(&words, data.shape(), dtype)
 }
 
 /// Checks data that was read back, for the CPU backend.

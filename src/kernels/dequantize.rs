@@ -1,4 +1,5 @@
-//! Dequantisation: integers of 8, 4 or 2 bits, packed into words, to floats or to 32-bit integers.
+//! Dequantisation: integers of 8, 4 or 2 bits, packed into words, to floats or to 32-bit integers. Also bytes of the
+//! program, such as those of images.
 //!
 //! It is an elementwise op: a kernel that reads the result of one, such as a product with few rows,
 //! unpacks the words in registers. Parts of a tensor, flipped and expanded views, blocks that are not
@@ -120,6 +121,25 @@ fn convert(
     Ok(out)
 }
 
+/// Returns integers of 8 bits, which were uploaded as bytes, four in each of the `words`. They are pending: a kernel that
+/// reads them, such as one that normalises images, reads the bytes.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub fn bytes(words: &Tensor, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    let count = words.len();
+    let map = if dtype == DType::I8 { unpacked(8) } else { unsigned_bytes() };
+    let words = words.view(Layout::contiguous(&[count, 1]));
+    let all = pending::defer(&map, [words], &[count, 4])?;
+    Ok(all.bitcast(dtype).view(Layout::contiguous(shape)))
+}
+
+/// Byte `i` of the words `a`, which are repeated for each of their bytes.
+fn unsigned_bytes() -> Map {
+    Map::new("(a >> (8u * (i & 3u))) & 0xff", DType::I32)
+}
+
 /// The integer `i` of the words `a`, which are repeated for each of their integers.
 fn unpacked(bits: u32) -> Map {
     let expression = match bits {
@@ -144,7 +164,8 @@ fn scaled(bits: u32) -> Map {
 fn maps() -> Vec<(Map, Vec<DType>)> {
     let of =
         |bits| [(unpacked(bits), vec![DType::I32]), (scaled(bits), vec![DType::I32, DType::F32])];
-    QuantFormat::BITS.into_iter().flat_map(of).collect()
+    let bytes = (unsigned_bytes(), vec![DType::I32]);
+    QuantFormat::BITS.into_iter().flat_map(of).chain([bytes]).collect()
 }
 
 /// Returns the computation of the floats of blocks that are runs, and how it reads its inputs.

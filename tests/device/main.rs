@@ -6,6 +6,7 @@ mod common;
 
 #[cfg(feature = "train")]
 mod batch_size;
+mod bytes;
 mod debug;
 mod dispatch;
 mod events;

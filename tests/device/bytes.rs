@@ -1,0 +1,75 @@
+//! Integers of 8 bits travel to the device as bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::{Wgsl, WgslDevice};
+
+use crate::common::{Launches, devices, gpus, runtime_of, serial_guard};
+
+/// Counts uploaded bytes.
+#[derive(Default)]
+struct Uploads(AtomicU64);
+
+impl Observer for Uploads {
+    fn event(&self, _: &'static str, event: Event<'_>) {
+        if let Event::Upload { bytes } = event {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+fn image(shape: [usize; 4], device: &WgslDevice) -> Tensor<Wgsl, 4, Int> {
+    let bytes: Vec<u8> = (0..shape.iter().product()).map(|i: usize| (i * 37 % 256) as u8).collect();
+    Tensor::from_data(TensorData::new(bytes, shape), (device, DType::U8))
+}
+
+#[test]
+fn images_are_uploaded_as_bytes_and_normalised_in_one_launch() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let uploads = Arc::new(Uploads::default());
+        let observation = runtime_of(&device).observe(uploads.clone());
+        let images = image([8, 3, 32, 32], &device);
+        assert_eq!(uploads.0.load(Ordering::Relaxed), 8 * 3 * 32 * 32);
+        drop(observation);
+        let launches = Launches::containing("");
+        let observation = runtime_of(&device).observe(launches.clone());
+        let normalised = images.float() / 255.0 - 0.5;
+        let data = normalised.into_data();
+        drop(observation);
+        assert_eq!(launches.count(), 1, "on {device}");
+        let expected = |i: usize| (i * 37 % 256) as f32 / 255.0 - 0.5;
+        let values = data.as_slice::<f32>().expect("the elements are f32");
+        let is_near = |(i, value): (usize, &f32)| (value - expected(i)).abs() < 1e-6;
+        assert!(values.iter().enumerate().all(is_near));
+    }
+}
+
+#[test]
+fn bytes_of_any_number_and_layout_are_right() {
+    let _guard = serial_guard();
+    for device in devices() {
+        for width in [1023, 1024, 1025, 1026, 1027, 4099] {
+            let unsigned: Vec<u8> = (0..width).map(|i| (i * 101 % 256) as u8).collect();
+            let signed: Vec<i8> = unsigned.iter().map(|byte| byte.cast_signed()).collect();
+            let of =
+                |data: TensorData, dtype| Tensor::<Wgsl, 1, Int>::from_data(data, (&device, dtype));
+            let data = TensorData::new(unsigned.clone(), [width]);
+            let tensor = of(data.clone(), DType::U8);
+            tensor.clone().into_data().assert_eq(&data, true);
+            let data = TensorData::new(signed.clone(), [width]);
+            of(data.clone(), DType::I8).into_data().assert_eq(&data, true);
+            // Views, and as indices.
+            let flipped = tensor.clone().flip([0]).into_data();
+            let expected: Vec<u8> = unsigned.iter().rev().copied().collect();
+            flipped.assert_eq(&TensorData::new(expected, [width]), true);
+            let part = tensor.slice_dim(0, 3..1000).unsqueeze_dim::<2>(0).repeat_dim(0, 2);
+            let sum: f64 = unsigned[3..1000].iter().map(|&byte| f64::from(byte)).sum();
+            let found = part.float().sum_dim(1).into_data();
+            assert!(found.iter::<f64>().all(|found| found == sum), "{found} on {device}");
+        }
+    }
+}
