@@ -4,6 +4,7 @@
 //!   Its position is a value that a program saves and restores.
 //! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
 //! - [`Ema`] keeps an exponential moving average of the weights.
+//! - [`Segments`] compute activations again in the backward pass, in place of keeping them.
 //! - [`Run`] saves all parts of a run in one call, and resumes it with the same bits. Below it, [`Checkpoints`] saves a
 //!   [`State`], which a killed process does not damage.
 //! - [`Mean`], [`Accuracy`] and [`Confusion`] are metrics on the device. A [`Readback`] starts now and is taken later.
@@ -22,6 +23,7 @@ mod metrics;
 mod readback;
 mod run;
 mod sampler;
+mod segments;
 mod state;
 mod stop;
 mod workers;
@@ -36,5 +38,6 @@ pub use metrics::{Accuracy, Confusion, ConfusionMatrix, Mean};
 pub use readback::{IntoReadback, Readback, Reading};
 pub use run::{Parts, Run, RunConfig, Saved};
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
+pub use segments::{Segments, SegmentsBackward};
 pub use state::State;
 pub use stop::{Stop, StopError};

@@ -41,9 +41,8 @@ impl State {
         name: &str,
         module: &impl Module<B>,
     ) -> Result<(), CheckpointError> {
-        // Burn creates parameters at their first use, and a clone would have random values of its own.
         caught(name, || {
-            module.visit(&mut Created);
+            create_parameters(module);
             Ok(())
         })?;
         self.set_record(name, module.clone().into_record())
@@ -169,7 +168,11 @@ pub(super) fn check_name(name: &str) -> Result<(), CheckpointError> {
     }
 }
 
-/// Creates the values of parameters that were not used yet.
+/// Creates the values of parameters that were not used yet. A clone of a module would have random values of its own.
+pub(super) fn create_parameters<B: Backend>(module: &impl Module<B>) {
+    module.visit(&mut Created);
+}
+
 struct Created;
 
 impl<B: Backend> ModuleVisitor<B> for Created {

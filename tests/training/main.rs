@@ -19,3 +19,5 @@ mod metrics;
 mod models;
 #[cfg(feature = "train")]
 mod scaler;
+#[cfg(feature = "train")]
+mod segments;

@@ -1,0 +1,188 @@
+//! Segments whose activations are computed again.
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
+use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConfig};
+use burn::nn::{Dropout, DropoutConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::optim::GradientsParams;
+use burn::tensor::backend::Backend;
+use burn::tensor::{Tensor, TensorData};
+use burn_wgsl::train::Segments;
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, random_state};
+
+use crate::common::{devices, gpus, serial_guard};
+
+type B = Autodiff<Wgsl>;
+
+#[derive(Module, Debug)]
+struct Block<B: Backend> {
+    attention: MultiHeadAttention<B>,
+    feed_forward: PositionWiseFeedForward<B>,
+    norms: [LayerNorm<B>; 2],
+    dropout: Dropout,
+}
+
+impl<B: Backend> Block<B> {
+    fn new(width: usize, device: &B::Device) -> Self {
+        let attention = MultiHeadAttentionConfig::new(width, 4).with_dropout(0.0);
+        let feed_forward = PositionWiseFeedForwardConfig::new(width, 4 * width).with_dropout(0.1);
+        Self {
+            attention: attention.init(device),
+            feed_forward: feed_forward.init(device),
+            norms: [(); 2].map(|()| LayerNormConfig::new(width).init(device)),
+            dropout: DropoutConfig::new(0.2).init(),
+        }
+    }
+
+    fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        let attended =
+            self.attention.forward(MhaInput::self_attn(self.norms[0].forward(x.clone())));
+        let x = x + self.dropout.forward(attended.context);
+        x.clone() + self.feed_forward.forward(self.norms[1].forward(x))
+    }
+}
+
+#[derive(Module, Debug)]
+struct Model<B: Backend> {
+    embedding: Linear<B>,
+    blocks: Vec<Block<B>>,
+    head: Linear<B>,
+}
+
+impl Model<B> {
+    fn new(blocks: usize, width: usize, device: &WgslDevice) -> Self {
+        let linear = |from, to| LinearConfig::new(from, to).init(device);
+        Self {
+            embedding: linear(6, width),
+            blocks: (0..blocks).map(|_| Block::new(width, device)).collect(),
+            head: linear(width, 3),
+        }
+    }
+
+    fn gradients(&self, x: &Tensor<B, 3>, way: Way) -> GradientsParams {
+        let loss = |y: Tensor<B, 3>| self.head.forward(y).powi_scalar(2).mean();
+        let x = x.clone();
+        let start = {
+            let x = x.clone();
+            move |embedding: &Linear<B>| embedding.forward(x.clone())
+        };
+        let segments = match way {
+            Way::Plain => {
+                let y = self.embedding.forward(x);
+                let y = self.blocks.iter().fold(y, |y, block| block.forward(y));
+                return GradientsParams::from_grads(loss(y).backward(), self);
+            }
+            Way::Segments => self
+                .blocks
+                .iter()
+                .fold(Segments::start(&self.embedding, start), |segments, block| {
+                    segments.then(block, Block::forward)
+                }),
+            Way::Nested => Segments::start(&self.embedding, start).then_segments(
+                &self.blocks,
+                |blocks: &Vec<Block<B>>, segments| {
+                    blocks
+                        .iter()
+                        .fold(segments, |segments, block| segments.then(block, Block::forward))
+                },
+            ),
+        };
+        let (y, segments) = segments.end();
+        segments.backward(loss(y), self)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Plain,
+    Segments,
+    Nested,
+}
+
+/// Collects the gradients of all parameters.
+struct Values {
+    gradients: GradientsParams,
+    found: Vec<(ParamId, Vec<f32>)>,
+}
+
+impl ModuleVisitor<B> for Values {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let gradient = self.gradients.remove::<Wgsl, D>(param.id);
+        let gradient = gradient.unwrap_or_else(|| panic!("{} has no gradient", param.id));
+        let values = gradient.into_data().iter::<f32>().collect();
+        self.found.push((param.id, values));
+    }
+}
+
+fn values(model: &Model<B>, gradients: GradientsParams) -> Vec<(ParamId, Vec<f32>)> {
+    let mut values = Values { gradients, found: Vec::new() };
+    model.visit(&mut values);
+    assert!(values.gradients.is_empty());
+    values.found
+}
+
+fn input([batch, length]: [usize; 2], device: &WgslDevice) -> Tensor<B, 3> {
+    let element = |i: usize| ((i * 7919) % 2003) as f32 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..batch * length * 6).map(element).collect();
+    Tensor::from_data(TensorData::new(values, [batch, length, 6]), device)
+}
+
+#[test]
+fn gradients_of_segments_are_those_of_the_whole() {
+    let _guard = serial_guard();
+    for device in devices() {
+        for precision in [Precision::F32, Precision::F16] {
+            let model = Model::new(8, 16, &device);
+            let x = input([2, 5], &device);
+            let run = |way| {
+                Wgsl::seed(&device, 3);
+                let scope = autocast(&device, precision);
+                let gradients = model.gradients(&x, way);
+                drop(scope);
+                (values(&model, gradients), random_state(&device).expect("the device exists"))
+            };
+            // The first run creates the parameters, for which it draws numbers.
+            run(Way::Plain);
+            let (expected, after) = run(Way::Plain);
+            for way in [Way::Segments, Way::Nested] {
+                let (found, then) = run(way);
+                assert_eq!(then, after, "{way:?}: the random numbers after it");
+                let tolerance = if precision == Precision::F32 { 1e-6 } else { 2e-3 };
+                for ((id, expected), (other, found)) in expected.iter().zip(&found) {
+                    assert_eq!(id, other);
+                    let largest = expected.iter().fold(1e-3, |most: f32, x| most.max(x.abs()));
+                    for (expected, found) in expected.iter().zip(found) {
+                        let difference = (expected - found).abs() / largest;
+                        assert!(
+                            difference <= tolerance,
+                            "{way:?} in {precision} on {device}: {found} instead of {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn segments_keep_a_third_of_the_activations() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let model = Model::new(8, 64, &device);
+        let x = input([16, 64], &device);
+        let peak = |way| {
+            let step = || {
+                let gradients = model.gradients(&x, way);
+                Wgsl::sync(&device).expect("the device works");
+                drop(gradients);
+            };
+            step();
+            let (_, measured) = memory::measure(&device, step).expect("the device works");
+            measured.peak
+        };
+        let [plain, segments, nested] = [Way::Plain, Way::Segments, Way::Nested].map(peak);
+        println!("plain {plain}, segments {segments}, nested {nested} bytes on {device}");
+        assert!(segments as f64 <= 0.35 * plain as f64, "{segments} of {plain} bytes on {device}");
+        assert!(nested as f64 <= 0.35 * plain as f64, "{nested} of {plain} bytes on {device}");
+    }
+}
