@@ -110,8 +110,8 @@ impl<O: Optimizer<Model<B>, B>> Saved for Training<'_, O> {
 ///
 /// # Errors
 ///
-/// Returns an error if the loss becomes infinite or NaN, if the device or `before_step` fails, or if a checkpoint cannot
-/// be saved or does not fit.
+/// Returns an error if the loss becomes infinite or NaN, if the device or `before_step` fails, or if a checkpoint
+/// cannot be saved or does not fit.
 pub fn train<O: Optimizer<Model<B>, B>>(
     learner: Learner<B, O>,
     dataset: &Dataset,

@@ -44,8 +44,8 @@ pub fn from_bytes<B: Backend>(
     Ok(model.map(&mut WeightLoader::<B> { path: Vec::new(), weights, device }))
 }
 
-/// Returns a checksum (CRC-32) of the bits of all float parameters, in the order of the model's fields. Models trained by
-/// the same steps on the same device have the same.
+/// Returns a checksum (CRC-32) of the bits of all float parameters, in the order of the model's fields. Models trained
+/// by the same steps on the same device have the same.
 pub fn fingerprint<B: Backend>(model: &impl Module<B>) -> u32 {
     let mut fingerprint = Fingerprint(flate2::Crc::new());
     model.visit(&mut fingerprint);

@@ -67,8 +67,8 @@ impl Saved for Training<'_> {
 ///
 /// # Errors
 ///
-/// Returns an error if the loss becomes infinite or NaN, if the device fails, or if a checkpoint cannot be saved or does
-/// not fit.
+/// Returns an error if the loss becomes infinite or NaN, if the device fails, or if a checkpoint cannot be saved or
+/// does not fit.
 pub fn train(
     args: &Args,
     corpus: &Corpus,

@@ -14,7 +14,8 @@ use crate::model::{Gpt, Sizes};
 
 type B = Autodiff<Wgsl>;
 
-/// A model in training, of which clones train on their own but for the loss scale. Its parameters are f32, and its products are computed in a precision.
+/// A model in training, of which clones train on their own but for the loss scale. Its parameters are f32, and its
+/// products are computed in a precision.
 #[derive(Clone)]
 pub struct Trainer {
     device: WgslDevice,

@@ -292,8 +292,8 @@ fn train_epochs(
         let waits = waits_on_thread() - waits;
         let tested = test(source, training, device)?;
         println!(
-            "epoch {epoch:>3}/{}   loss {:.4}   test accuracy {:6.2} %   {seconds:.2} s, {:.0} % of them waiting for data, \
-             {waits} waits for the device",
+            "epoch {epoch:>3}/{}   loss {:.4}   test accuracy {:6.2} %   {seconds:.2} s, {:.0} % \
+             of them waiting for data, {waits} waits for the device",
             args.epochs,
             training.history.losses.last().map_or(f64::NAN, |&(_, loss)| loss),
             tested.accuracy() * 100.0,

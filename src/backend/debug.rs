@@ -115,8 +115,8 @@ pub fn set_values(values: Values) {
     );
 }
 
-/// Names each wait of the host for a GPU in the log, as a warning: its time, op, scope and the lines of the program that
-/// wait. Off by default. A training loop is fast if it rarely waits.
+/// Names each wait of the host for a GPU in the log, as a warning: its time, op, scope and the lines of the program
+/// that wait. Off by default. A training loop is fast if it rarely waits.
 pub fn set_waits(enabled: bool) {
     show_waits(enabled);
 }

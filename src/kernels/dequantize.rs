@@ -121,8 +121,8 @@ fn convert(
     Ok(out)
 }
 
-/// Returns integers of 8 bits, which were uploaded as bytes, four in each of the `words`. They are pending: a kernel that
-/// reads them, such as one that normalises images, reads the bytes.
+/// Returns integers of 8 bits, which were uploaded as bytes, four in each of the `words`. They are pending: a kernel
+/// that reads them, such as one that normalises images, reads the bytes.
 ///
 /// # Errors
 ///

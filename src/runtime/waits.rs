@@ -76,8 +76,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Returns how often this thread has waited for a GPU: for data that is read back and is not there yet, for the end of all
-/// work, and for room where the host is far ahead. A training loop is fast if it rarely waits;
+/// Returns how often this thread has waited for a GPU: for data that is read back and is not there yet, for the end of
+/// all work, and for room where the host is far ahead. A training loop is fast if it rarely waits;
 /// [`debug::set_waits`](crate::debug::set_waits) names each wait.
 pub fn waits_on_thread() -> u64 {
     COUNT.get()

@@ -89,8 +89,8 @@ struct Part {
 
 impl Checkpoints {
     /// Opens a folder, which is created if it is not there. `keep` of the newest checkpoints stay, at least one, and
-    /// that with the best score. Removes others, and what a process that was killed left incomplete. The folder is locked: one
-    /// process, and one value of this type, writes it at a time.
+    /// that with the best score. Removes others, and what a process that was killed left incomplete. The folder is
+    /// locked: one process, and one value of this type, writes it at a time.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the module cannot be recorded, such as for a lost device.
+    /// Returns an error if the name is not one of a file, or if the module cannot be recorded, such as for a lost
+    /// device.
     pub fn set_module<B: Backend>(
         &mut self,
         name: &str,

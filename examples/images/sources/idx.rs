@@ -89,8 +89,8 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the sizes and the data of an IDX file of bytes: two zeros, the type 8, the number of dimensions, and the sizes
-/// as 32 bits, the highest first.
+/// Returns the sizes and the data of an IDX file of bytes: two zeros, the type 8, the number of dimensions, and the
+/// sizes as 32 bits, the highest first.
 fn parse(bytes: &[u8], dimensions: usize) -> Result<(Vec<usize>, &[u8])> {
     let header = 4 + 4 * dimensions;
     let has = |len| {
