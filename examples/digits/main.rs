@@ -18,7 +18,7 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
-use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::train::{BatchSize, Run as SavedRun, RunConfig, Stop};
 use burn_wgsl::{
     Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
@@ -168,17 +168,21 @@ fn train_on(
         .transpose()?;
     // Small gradients would be 0 in f16.
     let enabled = precision == Some(Precision::F16);
-    let scaler = GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(&device);
-    let learner = |model| Learner::with_optimizer(model, scaler.wrap(adam()), &device);
+    let new_scaler = || GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(&device);
+    let learner =
+        |model, scaler: &GradScaler| Learner::with_optimizer(model, scaler.wrap(adam()), &device);
     // Parameters, their gradients and the optimiser stay f32.
     let _autocast = precision.map(|precision| autocast(&device, precision));
     let batch = match (args.batch, &observed.checkpoints) {
         (BatchSize::Samples(batch), _) => batch,
         (BatchSize::Auto, Some(folder)) if args.resume => train::batch_of(folder)?,
         (BatchSize::Auto, _) => {
-            train::fastest_batch(learner(Model::new(&device)), &scaler, dataset, &device)?
+            let scaler = new_scaler();
+            let learner = learner(Model::new(&device), &scaler);
+            train::fastest_batch(learner, &scaler, dataset, &device)?
         }
     };
+    let scaler = new_scaler();
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
@@ -224,7 +228,7 @@ fn train_on(
         }
         Ok(())
     };
-    let learner = learner(model);
+    let learner = learner(model, &scaler);
     let (model, history) =
         train::train(learner, dataset, &options, saved.transpose()?, &device, start, before_step)?;
     // The run may end with a profiled step.

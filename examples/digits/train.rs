@@ -237,20 +237,22 @@ pub fn batch_of(folder: &Path) -> Result<usize> {
 ///
 /// Returns an error if one image does not fit.
 pub fn fastest_batch<O: Optimizer<Model<B>, B>>(
-    mut learner: Learner<B, O>,
+    learner: Learner<B, O>,
     scaler: &GradScaler,
     dataset: &Dataset,
     device: &WgslDevice,
 ) -> Result<usize> {
     let train = SampleTensors::<B>::new(&dataset.train, device);
     let search = BatchSearch { max: train.count, ..BatchSearch::default() };
+    let mut updated = None;
     let sizes = search.find(device, |batch| {
         let indices = (0..).take(batch).collect();
         let (images, labels) = train.select(int_tensor(indices, device));
         let gradients = learner.gradients(scaler.scale(learner.loss(images, labels)));
-        // A step that fails must leave a learner for the next one.
-        learner = learner.clone().update(gradients, 1e-3);
+        // Each step is the first: one may fail after it has returned. What is dropped is not computed.
+        updated = Some(learner.clone().update(gradients, 1e-3));
     })?;
+    drop(updated);
     print!("{sizes}");
     Ok(sizes.fastest)
 }

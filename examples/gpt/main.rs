@@ -109,7 +109,7 @@ fn train(
     let seed = args.seed;
     let vocabulary = corpus.vocabulary_size();
     let new = || Trainer::new(args.sizes(), vocabulary, precision, seed, device);
-    let batch = steps::batch_size(args, corpus, (device, precision), new())?;
+    let batch = steps::batch_size(args, corpus, (device, precision), new)?;
     // The search drew random numbers: the trainer seeds the device again.
     let mut trainer = new();
     if args.precision.len() == 1 {

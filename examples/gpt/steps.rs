@@ -98,7 +98,9 @@ pub fn train(
         let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
         let folder = folder.join(precision.to_string());
         let mut opened = Run::open(folder, &[device], config)?.with_stop(stop.clone());
-        if let Some(found) = opened.begin(args.resume, &mut training)? {
+        // Of several runs, a signal may have ended one, and the next did not start.
+        let resumes = args.resume && (args.precision.len() == 1 || !opened.is_new()?);
+        if let Some(found) = opened.begin(resumes, &mut training)? {
             println!("resumed after {} steps", found.step);
             first = u32::try_from(found.step)?.saturating_add(1);
         }
@@ -152,7 +154,7 @@ pub fn batch_size(
     args: &Args,
     corpus: &Corpus,
     (device, precision): (WgslDevice, Precision),
-    mut trainer: Trainer,
+    new_trainer: impl Fn() -> Trainer,
 ) -> Result<usize> {
     match (args.batch, &args.checkpoints) {
         (BatchSize::Samples(batch), _) => return Ok(batch),
@@ -164,14 +166,16 @@ pub fn batch_size(
     let [text, _] = corpus.split();
     let mut rng = Rng(args.seed);
     let search = BatchSearch { max: MAX_BATCH, ..BatchSearch::default() };
+    let (trainer, mut updated) = (new_trainer(), None);
     let sizes = search.find(&device, |batch| {
         let size = [batch, args.context as usize];
         let excerpts = corpus.excerpts::<B>(text.clone(), size, &mut rng, &device);
-        // A step that fails must leave a trainer for the next one.
+        // Each step is the first: one may fail after it has returned. What is dropped is not computed.
         let mut next = trainer.clone();
         next.step(excerpts, args.learning_rate);
-        trainer = next;
+        updated = Some(next);
     })?;
+    drop(updated);
     print!("{sizes}");
     Ok(sizes.fastest)
 }

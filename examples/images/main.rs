@@ -215,19 +215,20 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
         }
         (BatchSize::Auto, _) => {}
     }
-    let mut trainer = Trainer::new(args, source, 1000, device)?;
+    let (trainer, mut updated) = (Trainer::new(args, source, 1000, device)?, None);
     let item = source.train.get(0).context("there are no images")?;
     let search = BatchSearch { max: source.train.len(), ..BatchSearch::default() };
     let sizes = search.find(device, |batch| {
         use burn::data::dataloader::batcher::Batcher;
         let batch = Images(source.format).batch(vec![item.clone(); batch], device);
-        // A step that fails must leave a trainer for the next one.
+        // Each step is the first: one may fail after it has returned. What is dropped is not computed.
         let mut next = trainer.clone();
         let mut sum = MeanGradients::new();
         next.add(batch, &mut sum);
         next.step(&mut sum);
-        trainer = next;
+        updated = Some(next);
     })?;
+    drop(updated);
     print!("{sizes}");
     Ok(sizes.fastest)
 }

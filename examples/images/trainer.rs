@@ -78,7 +78,10 @@ impl Trainer {
         let [samples] = labels.dims();
         let (loss, gradients) = match &self.model {
             Network::ResNet(resnet) if self.recomputes => {
-                let start = Segments::start(&resnet.stem, move |stem| stem.forward(images.clone()));
+                let device = images.device();
+                let start = Segments::start(&device, &resnet.stem, move |stem| {
+                    stem.forward(images.clone())
+                });
                 let blocks = resnet.blocks.iter();
                 let segments = blocks.fold(start, |segments, block| {
                     segments.then(block, |block, x| block.forward(x))

@@ -2,23 +2,23 @@
 
 use std::backtrace::Backtrace;
 
-/// What the names of functions start with that are not the program's.
-const OTHERS: [&str; 14] = [
+/// The crates whose functions are not the program's, besides those of Burn.
+const OTHERS: [&str; 12] = [
+    "std",
+    "core",
+    "alloc",
+    "test",
     "burn",
-    "std::",
-    "core::",
-    "alloc::",
     "wgpu",
+    "wgpu_core",
+    "wgpu_hal",
     "naga",
     "pollster",
-    "test::",
-    "rust_",
-    "__",
-    "_start",
-    "clone",
-    "start_thread",
-    "main",
+    "log",
+    "__rustc",
 ];
+/// Functions without a crate that are not the program's.
+const ENTRIES: [&str; 5] = ["main", "_start", "clone", "start_thread", "rust_begin_unwind"];
 
 /// This file, as the compiler names it.
 const OWN_FILE: &str = file!();
@@ -43,7 +43,7 @@ fn lines_of(backtrace: &str, limit: usize) -> Vec<String> {
         if found.len() < limit && is_of_program(function, place) {
             found.push(match place {
                 Some(place) => format!("{} at {place}", short_name(function)),
-                None => short_name(function).to_owned(),
+                None => short_name(function),
             });
         }
     }
@@ -51,24 +51,49 @@ fn lines_of(backtrace: &str, limit: usize) -> Vec<String> {
 }
 
 fn is_of_program(function: &str, place: Option<&str>) -> bool {
-    // Those of traits are `<type as trait>::function`, and those of generics may have `{`.
-    let name = function.trim_start_matches(['<', '&', '{', '(', '*']);
-    let is_other = OTHERS.iter().any(|other| name.starts_with(other));
-    // Closures and methods may be without the name of their library.
-    let own_folder = OWN_FILE.strip_suffix("runtime/callers.rs");
-    let is_own =
-        |place: &str| own_folder.is_some_and(|own| place.trim_start_matches("./").starts_with(own));
+    let name = short_name(function);
+    let is_other = match name.split_once("::") {
+        Some((name, _)) => OTHERS.contains(&name) || name.starts_with("burn_"),
+        None => ENTRIES.contains(&name.as_str()) || name.starts_with("__"),
+    };
+    // Closures and methods may be without the name of their crate.
+    let own_folder = OWN_FILE.replace('\\', "/");
+    let own_folder = own_folder.strip_suffix("runtime/callers.rs").unwrap_or(OWN_FILE);
     let in_library = place.is_some_and(|place| {
-        is_own(place) || place.contains("/registry/src/") || place.contains("/rustc/")
+        let place = place.replace('\\', "/");
+        place.trim_start_matches("./").starts_with(own_folder)
+            || ["/registry/src/", "/git/checkouts/", "/rustc/"]
+                .iter()
+                .any(|part| place.contains(part))
     });
     !is_other && !in_library
 }
 
-/// Returns the name of a function without its type parameters and the hash that the compiler adds.
-fn short_name(function: &str) -> &str {
+/// Returns the name of a function without type parameters and the hash that the compiler adds; for a method of a trait,
+/// `<type as trait>::method`, that of the type and the method.
+fn short_name(function: &str) -> String {
     let hash = function.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16);
-    let name = hash.map_or(function, |(name, _)| name);
-    name.split_once('<').map_or(name, |(name, _)| name).trim_end_matches("::")
+    let function = hash.map_or(function, |(name, _)| name);
+    let (mut name, mut depth) = (String::new(), 0);
+    // `<type as trait>` keeps the type; other brackets are dropped with what is in them.
+    let function = match function.strip_prefix('<') {
+        Some(rest) => {
+            let start = rest.trim_start_matches(['&', '*']);
+            let end = start.find(" as ").or_else(|| start.find('>')).unwrap_or(start.len());
+            let method = rest.rsplit_once(">::").map_or("", |(_, method)| method);
+            format!("{}::{method}", &start[..end])
+        }
+        None => function.to_owned(),
+    };
+    for c in function.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            c if depth == 0 => name.push(c),
+            _ => {}
+        }
+    }
+    name.trim_end_matches(':').to_owned()
 }
 
 #[cfg(test)]
@@ -96,6 +121,16 @@ mod tests {
             ["digits::train::train at ./examples/digits/train.rs:20:9", "digits::run"]
         );
         assert_eq!(lines_of(text, 1).len(), 1);
+        for (name, short) in [
+            ("<digits::Training<O> as burn_wgsl::train::Saved>::parts", "digits::Training::parts"),
+            ("digits::run::{{closure}}::h0123456789abcdef", "digits::run::{{closure}}"),
+            ("digits::train<burn::Adam<f32>>", "digits::train"),
+        ] {
+            assert_eq!(short_name(name), short);
+        }
+        for name in ["burn_mine::main", "mainframe::run", "wgpu_demo::run"] {
+            assert_eq!(is_of_program(name, None), !name.starts_with("burn_"), "{name}");
+        }
         assert!(lines_of("disabled backtrace", 8).is_empty());
     }
 }

@@ -411,10 +411,14 @@ impl Gpu {
         }
     }
 
+    /// Returns whether the device was lost. Unlike [`check`](Self::check), takes no error that another is to have.
+    pub fn is_lost(&self) -> bool {
+        self.health.lost.get().is_some()
+    }
+
     /// Returns whether all submissions have finished.
     pub fn is_idle(&self) -> bool {
-        let is_open = self.health.lost.get().is_none();
-        is_open
+        !self.is_lost()
             && self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
     }
 

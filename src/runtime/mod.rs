@@ -803,9 +803,12 @@ impl Runtime {
         }
         state.recorder.forget_in_flight();
         drop(state);
-        let _waiting = (!self.gpu.is_idle()).then(|| Waiting::begin(Wait::Sync));
+        let waiting = (!self.gpu.is_idle()).then(|| Waiting::begin(Wait::Sync));
         self.gpu.poll_until(|status| status.is_queue_empty());
-        self.gpu.wait(None)?;
+        let waited = self.gpu.wait(None);
+        // Its message must not be written under the lock.
+        drop(waiting);
+        waited?;
         Ok(self.state.lock())
     }
 

@@ -162,7 +162,7 @@ struct PieceInFlight {
 impl Gpu {
     /// Returns whether a buffer is mapped, as far as the device says now.
     fn has_mapped(&self, mapping: &Mapping) -> bool {
-        if !mapping.is_complete() && CAN_BLOCK && self.check().is_ok() {
+        if !mapping.is_complete() && CAN_BLOCK && !self.is_lost() {
             let _ = self.device.poll(wgpu::PollType::Poll);
         }
         mapping.is_complete()
@@ -524,7 +524,9 @@ impl Runtime {
         let mut pieces = pieces(sources.iter().map(|source| source.bytes));
         let piece = pieces.pop();
         if !pieces.is_empty() {
-            return Err(self.gpu.transfer_error(&"it is larger than 8 MiB"));
+            return Err(self
+                .gpu
+                .transfer_error(&"more than 8 MiB cannot be read later; use into_data"));
         }
         let piece = piece.map(|piece| self.start_piece(piece, &sources)).transpose()?;
         drop(sources);
@@ -533,7 +535,9 @@ impl Runtime {
 
     /// Returns whether a started read would not wait.
     pub(crate) fn is_read(&self, started: &StartedRead) -> bool {
-        started.piece.as_ref().is_none_or(|piece| self.gpu.has_mapped(&piece.mapped))
+        let is_mapped = |piece: &PieceInFlight| self.gpu.has_mapped(&piece.mapped);
+        // A lost device has an error at once.
+        started.piece.as_ref().is_none_or(is_mapped) || self.gpu.is_lost()
     }
 
     /// Waits for a started read.

@@ -109,8 +109,8 @@ pub struct NoBatchFits {
 impl BatchSearch {
     /// Tries batch sizes. `step` runs a whole training step, from the upload of its batch to the optimizer; what it
     /// changes remains changed. A step that panics for any reason, such as one without enough memory, does not fit;
-    /// `step` must be able to run again afterwards, so it steps a clone of the model, not one that it takes out of an
-    /// `Option`.
+    /// it may also fail after it has returned. So each step begins with a clone of the same model, and keeps the result
+    /// until the next step: what is dropped is not computed.
     ///
     /// # Errors
     ///

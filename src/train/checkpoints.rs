@@ -22,6 +22,8 @@ const INCOMPLETE: &str = ".incomplete-";
 const LOCK: &str = ".lock";
 /// What the file names of parts start with: some systems reserve other names.
 const PART: &str = "part-";
+/// How often a reader looks again for the newest checkpoint.
+const READS: usize = 3;
 /// A manifest of more bytes is damaged.
 const MAX_MANIFEST: u64 = 16 << 20;
 
@@ -81,6 +83,12 @@ struct Manifest {
     parts: BTreeMap<String, Part>,
 }
 
+/// What a manifest of any format has.
+#[derive(Debug, Deserialize)]
+struct Format {
+    version: u32,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Part {
     bytes: u64,
@@ -89,7 +97,7 @@ struct Part {
 
 impl Checkpoints {
     /// Opens a folder, which is created if it is not there. `keep` of the newest checkpoints stay, at least one, and
-    /// that with the best score. Removes others, and what a process that was killed left incomplete. The folder is
+    /// that with the best score. Removes what a process that was killed left incomplete. The folder is
     /// locked: one process, and one value of this type, writes it at a time.
     ///
     /// # Errors
@@ -104,9 +112,7 @@ impl Checkpoints {
             fs::remove_dir_all(&path)
                 .map_err(|error| CheckpointError::io("remove", &path, &error))?;
         }
-        let keep = keep.max(1);
-        remove_old(&folder, keep)?;
-        Ok(Self { folder, keep, _lock: lock, writer: None })
+        Ok(Self { folder, keep: keep.max(1), _lock: lock, writer: None })
     }
 
     /// Returns the folder.
@@ -194,19 +200,15 @@ impl Checkpoint {
     /// Returns an error if the folder or a file cannot be read, if a checkpoint has another format, or if all are
     /// damaged.
     pub fn latest(folder: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
-        let mut damaged = Vec::new();
-        for saved in checkpoints(folder.as_ref())?.into_iter().rev() {
-            match read(&saved) {
-                Ok(checkpoint) => return Ok(Some(Self { damaged, ..checkpoint })),
-                Err(error @ CheckpointError::Damaged { .. }) => {
-                    log::warn!("{error}; the checkpoint before it is used");
-                    damaged.push(error);
-                }
-                // It may be whole: the run must not go back in silence.
-                Err(error) => return Err(error),
+        let folder = folder.as_ref();
+        // A run that saves meanwhile may remove what is being read; then a newer one is there.
+        for _ in 0..READS {
+            match latest(folder) {
+                Err(error) if error.is_of_missing_folder() => {}
+                result => return result,
             }
         }
-        damaged.into_iter().next().map_or(Ok(None), Err)
+        latest(folder)
     }
 
     /// Reads the checkpoint in a folder with the best score; `None` if none has a score. Changes nothing in the folder.
@@ -217,6 +219,23 @@ impl Checkpoint {
     pub fn best(folder: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
         best(folder.as_ref())?.map(|saved| read(&saved)).transpose()
     }
+}
+
+/// Reads the newest checkpoint in a folder that is whole.
+fn latest(folder: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
+    let mut damaged = Vec::new();
+    for saved in checkpoints(folder)?.into_iter().rev() {
+        match read(&saved) {
+            Ok(checkpoint) => return Ok(Some(Checkpoint { damaged, ..checkpoint })),
+            Err(error @ CheckpointError::Damaged { .. }) if saved.path.exists() => {
+                log::warn!("{error}; the checkpoint before it is used");
+                damaged.push(error);
+            }
+            // It may be whole: the run must not go back in silence.
+            Err(error) => return Err(error),
+        }
+    }
+    damaged.into_iter().next().map_or(Ok(None), Err)
 }
 
 impl Drop for Checkpoints {
@@ -234,7 +253,14 @@ fn lock(folder: &Path) -> Result<File, CheckpointError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(CheckpointError::InUse { folder: folder.to_owned() }),
         // Some network file systems have no locks.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        Err(TryLockError::Error(error)) => {
+            log::warn!(
+                "{} cannot be locked ({error}): only one run may save to it",
+                path.display()
+            );
+            Ok(file)
+        }
+        Ok(()) => Ok(file),
     }
 }
 
@@ -364,12 +390,13 @@ fn remove_old(folder: &Path, keep: usize) -> Result<(), CheckpointError> {
 fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     let path = folder.join(MANIFEST);
     let bytes = read_file(&path, None)?;
-    let manifest: Manifest = serde_json::from_slice(&bytes)
-        .map_err(|error| CheckpointError::damaged(&path, &error.to_string()))?;
-    match manifest.version {
-        VERSION => Ok(manifest),
-        version => Err(CheckpointError::Version { path, version }),
+    let damaged = |error: serde_json::Error| CheckpointError::damaged(&path, &error.to_string());
+    // Another format may have other fields.
+    let Format { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if version != VERSION {
+        return Err(CheckpointError::Version { path, version });
     }
+    serde_json::from_slice(&bytes).map_err(damaged)
 }
 
 fn read(saved: &Saved) -> Result<Checkpoint, CheckpointError> {

@@ -167,6 +167,17 @@ pub enum CheckpointError {
         /// The names of its parts.
         parts: Vec<String>,
     },
+    /// Two parts have the same name.
+    #[error(
+        "there are two parts `{name}`; give each its own name (`random` is that of the random numbers of a run)"
+    )]
+    Repeated {
+        /// The name.
+        name: String,
+    },
+    /// A run was opened without a device.
+    #[error("the run has no device; open it with the devices that it trains on")]
+    NoDevice,
     /// A part is that of something else, or cannot be serialised.
     #[error("the part `{name}` does not fit: {reason}")]
     Unusable {
@@ -184,6 +195,12 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// Returns whether a file is missing because its folder is.
+    pub(super) fn is_of_missing_folder(&self) -> bool {
+        let Self::Damaged { path, .. } = self else { return false };
+        path.parent().is_some_and(|folder| !folder.exists())
+    }
+
     pub(super) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), reason: error.to_string() }
     }

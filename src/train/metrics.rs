@@ -3,7 +3,7 @@
 use std::fmt;
 
 use burn::tensor::backend::ExecutionError;
-use burn::tensor::{IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{DType, IndexingUpdateOp, Int, Tensor};
 
 use super::Reading;
 use crate::backend::Wgsl;
@@ -37,11 +37,18 @@ impl Mean {
         Self::default()
     }
 
-    /// Adds a value `[1]` of some samples.
+    /// Adds a value `[1]` of some samples. The mean is f32.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is more than one value.
     pub fn add(&mut self, value: Tensor<Wgsl, 1>, samples: usize) {
+        let [values] = value.dims();
+        assert_eq!(values, 1, "there are {values} values; add their mean");
         if samples == 0 {
             return;
         }
+        let value = value.cast(DType::F32);
         self.samples += samples;
         let share = samples as f64 / self.samples as f64;
         self.mean = Some(match self.mean.take() {
@@ -145,7 +152,7 @@ impl Confusion {
     }
 
     /// Adds the scores `[n, classes]` and the labels `[n]` of samples. A label that is not in `0..classes` is an error:
-    /// on a GPU when the counts are read.
+    /// on a GPU when the counts are read, on the CPU a panic at once.
     ///
     /// # Panics
     ///
@@ -163,20 +170,21 @@ impl Confusion {
         let classes = classes as i64;
         let predicted = predicted(scores, samples);
         let ones = predicted.ones_like();
-        // A label of its own axis: one that is too large must not count for another.
+        // Not `labels * classes`: a label that is no class could count as another.
         let rows = Tensor::<Wgsl, 1, Int>::arange(0..classes, &labels.device()) * classes;
         let indices = rows.select(0, labels) + predicted;
         self.counts = self.counts.clone().select_assign(0, indices, ones, IndexingUpdateOp::Add);
     }
 
-    /// Starts to read the counts of all samples so far.
+    /// Starts to read the counts of the samples since the last reading.
     ///
     /// # Errors
     ///
     /// Returns an error if the device fails.
-    pub fn read(&self) -> Result<Reading<ConfusionMatrix>, ExecutionError> {
+    pub fn read(&mut self) -> Result<Reading<ConfusionMatrix>, ExecutionError> {
         let classes = self.classes;
-        Reading::start(self.counts.clone(), move |data| {
+        let zeros = self.counts.zeros_like();
+        Reading::start(std::mem::replace(&mut self.counts, zeros), move |data| {
             let counts = data.iter::<i64>().map(|count| u64::try_from(count).unwrap_or_default());
             ConfusionMatrix { classes, counts: counts.collect() }
         })

@@ -10,8 +10,8 @@ use crate::backend::{LaterData, Wgsl, WgslTensor};
 
 /// The elements of a tensor, which the device copies to the host while the program goes on.
 ///
-/// `into_data()` waits until the device has computed all that was asked for. A readback that starts now and is taken
-/// some steps later finds its data there: the program is never behind the device, and the device never idle.
+/// `into_data()` waits until the device has computed all that was asked for, and the device then has nothing to do
+/// until the next launch. A readback that starts now and is taken some steps later finds its data there.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -33,7 +33,8 @@ impl fmt::Debug for Readback {
 }
 
 impl Readback {
-    /// Submits the copy of a tensor of at most 8 MiB, and what computes it. Does not wait.
+    /// Submits the copy of a tensor, and what computes it. Does not wait. The tensor has at most 8 MiB, in which
+    /// booleans and integers of less than 32 bits have 4 bytes each.
     ///
     /// # Errors
     ///
@@ -47,7 +48,8 @@ impl Readback {
         self.0.is_ready()
     }
 
-    /// Returns the elements. Waits for the device if they are not there yet, but not for later work.
+    /// Returns the elements. Waits for the device if they are not there yet, but not for later work. In a browser,
+    /// which cannot wait, they are lost if they are not there yet.
     ///
     /// # Errors
     ///

@@ -74,7 +74,7 @@ enum Direction<'a> {
 }
 
 impl Parts<'_> {
-    /// A module: its parameters and running statistics.
+    /// Saves or resumes a module: its parameters and running statistics.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// A tensor, such as a sum of losses.
+    /// Saves or resumes a tensor without gradients, such as a sum of losses.
     ///
     /// # Errors
     ///
@@ -108,12 +108,21 @@ impl Parts<'_> {
     {
         match &mut self.direction {
             Direction::Save(state) => state.set_record(name, tensor.clone())?,
-            Direction::Resume(state) => *tensor = state.record(name, &self.device)?,
+            Direction::Resume(state) => {
+                let loaded: Tensor<B, D> = state.record(name, &self.device)?;
+                if loaded.dims() != tensor.dims() {
+                    let (found, expected) = (loaded.dims(), tensor.dims());
+                    let reason = format!("it has the shape {found:?}, not {expected:?}");
+                    return Err(CheckpointError::unusable(name, &reason));
+                }
+                *tensor = loaded;
+            }
         }
         Ok(())
     }
 
-    /// An optimizer: its moments; with [`GradScaler::wrap`](crate::scaler::GradScaler::wrap), also the loss scale.
+    /// Saves or resumes an optimizer: its moments; with [`GradScaler::wrap`](crate::scaler::GradScaler::wrap), also the
+    /// loss scale.
     ///
     /// # Errors
     ///
@@ -138,7 +147,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// A scheduler of the learning rate.
+    /// Saves or resumes a scheduler of the learning rate.
     ///
     /// # Errors
     ///
@@ -159,7 +168,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// An average of weights: the weights as the part `name`, the steps as `name-steps`.
+    /// Saves or resumes an average of weights: the weights as the part `name`, the steps as `name-steps`.
     ///
     /// # Errors
     ///
@@ -178,7 +187,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The position of a loader.
+    /// Saves or resumes the position of a loader.
     ///
     /// # Errors
     ///
@@ -203,7 +212,8 @@ impl Parts<'_> {
         }
     }
 
-    /// A setting that the resumed run must have in common with the saved one, such as the batch size or the seed.
+    /// Saves a setting, which the resumed run must have in common with the saved one, such as the batch size or the
+    /// seed.
     ///
     /// # Errors
     ///
@@ -225,7 +235,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Any value with serde's traits.
+    /// Saves or resumes any value with serde's traits.
     ///
     /// # Errors
     ///
@@ -260,6 +270,9 @@ impl Default for RunConfig {
 
 /// A run whose checkpoints hold all that it needs to go on with the same bits: the parts that its [`Saved`] lists, the
 /// random numbers of its devices, and its steps.
+///
+/// Save between two steps: gradients that are accumulated and metrics that were not read are not saved. A part is lent
+/// for the call only, so a [`Loader`] that is one is in an `Arc`, of which the loop has a clone.
 ///
 /// ```no_run
 /// use burn_wgsl::WgslDevice;
@@ -315,7 +328,7 @@ impl Run {
         config: RunConfig,
     ) -> Result<Self, CheckpointError> {
         if devices.is_empty() {
-            return Err(CheckpointError::unusable(RANDOM, &"the run has no device"));
+            return Err(CheckpointError::NoDevice);
         }
         Ok(Self {
             checkpoints: Checkpoints::open(folder, config.keep)?,
@@ -350,7 +363,7 @@ impl Run {
         let random: Vec<RandomState> = found.state.value(RANDOM)?;
         if random.len() != self.devices.len() {
             let (found, expected) = (random.len(), self.devices.len());
-            let reason = format!("it is of {found} devices, and the run has {expected}");
+            let reason = format!("it has a state for {found}, and the run has {expected} devices");
             return Err(CheckpointError::unusable(RANDOM, &reason));
         }
         for (device, state) in self.devices.iter().zip(random) {
@@ -375,12 +388,22 @@ impl Run {
         saved: &mut impl Saved,
     ) -> Result<Option<Checkpoint>, CheckpointError> {
         let folder = self.checkpoints.folder().to_owned();
-        match (resumes, self.checkpoints.is_empty()?) {
+        match (resumes, self.is_new()?) {
             (true, true) => Err(CheckpointError::NothingToResume { folder }),
             (false, false) => Err(CheckpointError::NotEmpty { folder }),
             (true, false) => self.resume(saved),
             (false, true) => Ok(None),
         }
+    }
+
+    /// Returns whether the folder has no checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be read, or the error of [`finish`](Self::finish).
+    pub fn is_new(&mut self) -> Result<bool, CheckpointError> {
+        self.finish()?;
+        self.checkpoints.is_empty()
     }
 
     /// Returns the steps so far, including those before the run was resumed.
@@ -431,6 +454,7 @@ impl Run {
         let random = random.map_err(|error| CheckpointError::unusable(RANDOM, &error))?;
         state.set_value(RANDOM, &random)?;
         self.last = Some((self.step, score));
+        // An error is that of the checkpoint before.
         self.checkpoints.save(self.step, state, score)
     }
 
@@ -440,7 +464,8 @@ impl Run {
     ///
     /// Returns an error if it could not be written.
     pub fn finish(&mut self) -> Result<(), CheckpointError> {
-        self.checkpoints.finish()
+        // What could not be written is not saved: the next call of `save` tries again.
+        self.checkpoints.finish().inspect_err(|_| self.last = None)
     }
 
     /// Reads the checkpoint with the best score; `None` if none has a score.
@@ -449,6 +474,7 @@ impl Run {
     ///
     /// Returns an error if the last checkpoint could not be written, or if the best cannot be read.
     pub fn best(&mut self) -> Result<Option<Checkpoint>, CheckpointError> {
+        self.finish()?;
         self.checkpoints.best()
     }
 }

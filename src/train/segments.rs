@@ -9,7 +9,7 @@ use burn::tensor::{Tensor, TensorPrimitive};
 
 use super::state::create_parameters;
 use crate::autocast::{autocast, current_precision};
-use crate::backend::{compute, random_state, set_random_state};
+use crate::backend::{RandomState, compute, random_state, set_random_state};
 use crate::device::WgslDevice;
 
 /// A chain of segments of a model, of which each keeps only its input. The backward pass computes a segment again, with
@@ -30,7 +30,7 @@ use crate::device::WgslDevice;
 /// let layers: Vec<Linear<B>> = (0..4).map(|_| LinearConfig::new(8, 8).init(&device)).collect();
 /// let x = Tensor::<B, 2>::ones([2, 8], &device);
 ///
-/// let mut segments = Segments::start(&layers[0], move |layer| layer.forward(x.clone()).tanh());
+/// let mut segments = Segments::start(&device, &layers[0], move |layer| layer.forward(x.clone()).tanh());
 /// for layer in &layers[1..] {
 ///     segments = segments.then(layer, |layer, x| layer.forward(x).tanh());
 /// }
@@ -39,7 +39,9 @@ use crate::device::WgslDevice;
 /// assert_eq!(gradients.len(), 8);
 /// ```
 ///
-/// Batch normalisation updates its running statistics in both passes.
+/// What a segment depends on must be its module or come from the segment before: other tensors and modules that its
+/// closure captures get no gradients. Batch normalisation updates its running statistics in both passes. Random numbers
+/// that another thread draws on the device during a backward pass may be those of a segment.
 pub struct Segments<B: AutodiffBackend, const D: usize> {
     value: Tensor<B::InnerBackend, D>,
     steps: Vec<Step<B>>,
@@ -60,7 +62,7 @@ type Step<B> = Box<dyn FnOnce(Gradient<B>, &mut GradientsParams) -> Option<Gradi
 /// What a segment is computed with.
 struct Conditions {
     device: WgslDevice,
-    random: Option<crate::backend::RandomState>,
+    random: Option<RandomState>,
     precision: crate::Precision,
 }
 
@@ -73,28 +75,38 @@ impl Conditions {
     /// Computes a segment under these conditions. Later random numbers are those that they would be without.
     fn again<R>(self, segment: impl FnOnce() -> R) -> R {
         let _precision = autocast(&self.device, self.precision);
-        let after = random_state(&self.device).ok();
-        let set = |state| {
-            // A device that is gone fails in the segment.
-            let _ = set_random_state(&self.device, state);
-        };
-        self.random.into_iter().for_each(set);
-        let result = segment();
-        after.into_iter().for_each(set);
-        result
+        let _after = RandomStateAfter(self.device, random_state(&self.device).ok());
+        set(&self.device, self.random);
+        segment()
+    }
+}
+
+/// Sets the random numbers of a device at its end, also if there is a panic.
+struct RandomStateAfter(WgslDevice, Option<RandomState>);
+
+impl Drop for RandomStateAfter {
+    fn drop(&mut self) {
+        set(&self.0, self.1);
+    }
+}
+
+fn set(device: &WgslDevice, state: Option<RandomState>) {
+    if let Some(state) = state {
+        // A device that is gone fails in the segment.
+        let _ = set_random_state(device, state);
     }
 }
 
 impl<B: AutodiffBackend<Device = WgslDevice>, const D: usize> Segments<B, D> {
-    /// Begins with a segment that computes its input itself, such as an embedding of tokens.
-    pub fn start<M, F>(module: &M, forward: F) -> Self
+    /// Begins on a device with a segment that computes its input itself, such as an embedding of tokens.
+    pub fn start<M, F>(device: &WgslDevice, module: &M, forward: F) -> Self
     where
         M: AutodiffModule<B> + 'static,
         F: Fn(&M) -> Tensor<B, D> + Send + 'static,
     {
         create_parameters(module);
         let without_graph = module.clone().no_grad();
-        let device = module.devices().first().copied().unwrap_or_default();
+        let device = *device;
         let conditions = Conditions::now(device);
         let value = forward(&without_graph).inner();
         compute_pending(&device);

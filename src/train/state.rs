@@ -35,8 +35,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the module cannot be recorded, such as for a lost
-    /// device.
+    /// Returns an error if the name is not one of a file or is there already, or if the module cannot be recorded, such
+    /// as for a lost device.
     pub fn set_module<B: Backend>(
         &mut self,
         name: &str,
@@ -53,8 +53,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the record cannot be serialised, such as for a lost
-    /// device.
+    /// Returns an error if the name is not one of a file or is there already, or if the record cannot be serialised,
+    /// such as for a lost device.
     pub fn set_record<B: Backend>(
         &mut self,
         name: &str,
@@ -71,9 +71,10 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is not one of a file, or if the value cannot be serialised.
+    /// Returns an error if the name is not one of a file or is there already, or if the value cannot be serialised.
     pub fn set_value(&mut self, name: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
-        let bytes = serde_json::to_vec(value);
+        // JSON would lose infinities, NaN and some bits of f64.
+        let bytes = rmp_serde::to_vec_named(value);
         self.set(name, bytes.map_err(|error| CheckpointError::unusable(name, &error))?)
     }
 
@@ -130,12 +131,15 @@ impl State {
     ///
     /// Returns an error if there is no such part, or if it is another value.
     pub fn value<T: DeserializeOwned>(&self, name: &str) -> Result<T, CheckpointError> {
-        let value = serde_json::from_slice(self.get(name)?);
+        let value = rmp_serde::from_slice(self.get(name)?);
         value.map_err(|error| CheckpointError::unusable(name, &error))
     }
 
     fn set(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), CheckpointError> {
         check_name(name)?;
+        if self.parts.contains_key(name) {
+            return Err(CheckpointError::Repeated { name: name.to_owned() });
+        }
         self.parts.insert(name.to_owned(), bytes);
         Ok(())
     }

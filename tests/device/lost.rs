@@ -52,6 +52,22 @@ fn a_device_can_be_closed_and_reopened_repeatedly() {
 
 #[cfg(feature = "train")]
 #[test]
+fn a_readback_from_a_lost_device_is_ready_with_an_error() {
+    use burn_wgsl::train::Readback;
+
+    let _guard = serial_guard();
+    for device in common::gpus() {
+        let x = Tensor::<Wgsl, 2>::ones([512, 512], &device);
+        let readback = Readback::start(x.clone().matmul(x)).expect("the device works");
+        burn_wgsl::close(&device).expect("the device exists");
+        assert!(readback.is_ready(), "on {device}");
+        let error = readback.take().expect_err("its memory is lost").to_string();
+        assert!(error.contains("lost"), "{error}");
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
 fn a_device_that_is_lost_in_a_save_leaves_the_checkpoint_before() {
     use burn::nn::{Linear, LinearConfig};
     use burn_wgsl::train::{Parts, Run, RunConfig};

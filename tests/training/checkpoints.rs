@@ -203,7 +203,8 @@ fn a_process_that_is_killed_leaves_whole_checkpoints() {
         assert_eq!(found.state, value(found.step));
         last = found.step;
         let left = names(&folder.0);
-        assert!((1..=3).contains(&left.len()), "{left:?}");
+        // A process that is killed before it removes old ones leaves one more.
+        assert!((1..=5).contains(&left.len()), "{left:?}");
     }
 }
 
@@ -326,7 +327,11 @@ fn another_format_is_an_error_and_readers_change_nothing() {
     // Older checkpoints must not be used in silence.
     let manifest = folder.0.join("000001-step-00000002/manifest.json");
     let text = fs::read_to_string(&manifest).expect("it is there");
-    fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 7")).expect("as above");
+    fs::write(
+        &manifest,
+        text.replace("\"version\": 1", "\"version\": 7").replace("parts", "files"),
+    )
+    .expect("as above");
     let error = checkpoints.latest().expect_err("the format is another");
     assert!(error.to_string().contains("has the format 7"), "{error}");
 }
@@ -402,7 +407,7 @@ fn runs_with_other_parts_are_errors() {
     drop(run);
     let mut run = open(&[device; 2]).expect("the folder is writable");
     let error = run.resume(&mut parts).expect_err("it has another number of devices");
-    assert!(error.to_string().contains("of 1 devices, and the run has 2"), "{error}");
+    assert!(error.to_string().contains("a state for 1, and the run has 2"), "{error}");
     let mut other = |parts: &mut Parts<'_>| parts.value("epoch", &mut 1);
     let error = run.resume(&mut other).expect_err("there is no such part");
     assert!(matches!(error, CheckpointError::NoPart { .. }), "{error}");
@@ -419,6 +424,17 @@ fn runs_with_other_parts_are_errors() {
     let error = none.begin(true, &mut set(1)).expect_err("there are no checkpoints");
     assert!(matches!(error, CheckpointError::NothingToResume { .. }), "{error}");
     assert!(none.begin(false, &mut set(1)).expect("there are no checkpoints").is_none());
+    // Exactly the same numbers come back, and a name is that of one part.
+    let numbers = [0.985_690_694_632_869_5, f64::INFINITY, f64::NAN, -0.0, f64::MIN_POSITIVE / 3.0];
+    let mut state = State::new();
+    state.set_value("numbers", &numbers).expect("it is plain data");
+    let found: [f64; 5] = state.value("numbers").expect("it is there");
+    assert_eq!(found.map(f64::to_bits), numbers.map(f64::to_bits));
+    let error = state.set_value("numbers", &1).expect_err("it is there already");
+    assert!(matches!(error, CheckpointError::Repeated { .. }), "{error}");
+    let mut taken = |parts: &mut Parts<'_>| parts.value("random", &mut 1);
+    let error = none.save(&mut taken, None).expect_err("it is the name of another part");
+    assert!(matches!(error, CheckpointError::Repeated { .. }), "{error}");
     // A signal saves after the step that is under way.
     drop(run);
     let stop = Stop::new();

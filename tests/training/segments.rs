@@ -59,7 +59,10 @@ impl Model<B> {
         }
     }
 
-    fn gradients(&self, x: &Tensor<B, 3>, way: Way) -> GradientsParams {
+    /// Computes the forward pass in a precision. The backward pass is outside of its scope.
+    fn gradients(&self, x: &Tensor<B, 3>, way: Way, precision: Precision) -> GradientsParams {
+        let device = x.device();
+        let scope = autocast(&device, precision);
         let loss = |y: Tensor<B, 3>| self.head.forward(y).powi_scalar(2).mean();
         let x = x.clone();
         let start = {
@@ -70,15 +73,17 @@ impl Model<B> {
             Way::Plain => {
                 let y = self.embedding.forward(x);
                 let y = self.blocks.iter().fold(y, |y, block| block.forward(y));
-                return GradientsParams::from_grads(loss(y).backward(), self);
+                let loss = loss(y);
+                drop(scope);
+                return GradientsParams::from_grads(loss.backward(), self);
             }
             Way::Segments => self
                 .blocks
                 .iter()
-                .fold(Segments::start(&self.embedding, start), |segments, block| {
+                .fold(Segments::start(&device, &self.embedding, start), |segments, block| {
                     segments.then(block, Block::forward)
                 }),
-            Way::Nested => Segments::start(&self.embedding, start).then_segments(
+            Way::Nested => Segments::start(&device, &self.embedding, start).then_segments(
                 &self.blocks,
                 |blocks: &Vec<Block<B>>, segments| {
                     blocks
@@ -88,7 +93,9 @@ impl Model<B> {
             ),
         };
         let (y, segments) = segments.end();
-        segments.backward(loss(y), self)
+        let loss = loss(y);
+        drop(scope);
+        segments.backward(loss, self)
     }
 }
 
@@ -136,9 +143,7 @@ fn gradients_of_segments_are_those_of_the_whole() {
             let x = input([2, 5], &device);
             let run = |way| {
                 Wgsl::seed(&device, 3);
-                let scope = autocast(&device, precision);
-                let gradients = model.gradients(&x, way);
-                drop(scope);
+                let gradients = model.gradients(&x, way, precision);
                 (values(&model, gradients), random_state(&device).expect("the device exists"))
             };
             // The first run creates the parameters, for which it draws numbers.
@@ -172,7 +177,7 @@ fn segments_keep_a_third_of_the_activations() {
         let x = input([16, 64], &device);
         let peak = |way| {
             let step = || {
-                let gradients = model.gradients(&x, way);
+                let gradients = model.gradients(&x, way, Precision::F32);
                 Wgsl::sync(&device).expect("the device works");
                 drop(gradients);
             };

@@ -129,7 +129,7 @@ impl Program<'_> {
     fn wait(&self, child: &mut Child, before: Option<u64>, saving: bool) -> Result<(), String> {
         let folder = self.checkpoints();
         let start = Instant::now();
-        while newest(&folder) <= before || saving && !is_saving(&folder) {
+        while newest(&folder) <= before || saving && being_saved(&folder) <= newest(&folder) {
             if let Ok(Some(status)) = child.try_wait() {
                 return Err(format!("{} ended with {status} before it was killed", self.name));
             }
@@ -152,12 +152,16 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// Returns the step of the newest checkpoint.
 fn newest(folder: &Path) -> Option<u64> {
-    let names = names(folder);
-    let names = names.iter().filter(|name| !name.starts_with('.'));
-    names.filter_map(|name| name.split_once("-step-")?.1.parse().ok()).max()
+    newest_of(folder, |name| !name.starts_with('.'))
 }
 
-/// Returns whether a checkpoint is being written.
-fn is_saving(folder: &Path) -> bool {
-    names(folder).iter().any(|name| name.starts_with(".incomplete-"))
+/// Returns the newest step of which a checkpoint is being written, or an older one removed.
+fn being_saved(folder: &Path) -> Option<u64> {
+    newest_of(folder, |name| name.starts_with(".incomplete-"))
+}
+
+fn newest_of(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<u64> {
+    let names = names(folder);
+    let names = names.iter().filter(|name| is_wanted(name));
+    names.filter_map(|name| name.split_once("-step-")?.1.parse().ok()).max()
 }
