@@ -3,7 +3,6 @@
 //!
 //! `cargo run --release -p learner -- --help` lists the options.
 
-mod checkpoints;
 mod classifier;
 mod renderer;
 #[cfg(test)]
@@ -13,23 +12,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
 use burn::optim::{AdamConfig, Optimizer};
-use burn::record::DefaultRecorder;
 use burn::tensor::backend::Backend;
 use burn::train::metric::{AccuracyMetric, LossMetric};
-use burn::train::{Learner, SupervisedTraining};
-use burn_wgsl::device::set_quiet;
+use burn::train::{Learner, SupervisedTraining, TrainingStrategy};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
+use burn_wgsl::train::{Loader, LoaderConfig, Parts, Run, RunConfig, RunStrategy, Shuffled, Stop};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice};
 use clap::Parser;
 use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
 
-use classifier::{Batch, Classifier, Digit, DigitBatcher, Mixed, digits_of};
+use classifier::{Batch, Classifier, DigitBatcher, Mixed, digits_of};
 use renderer::EpochLines;
 
 type B = Autodiff<Wgsl>;
@@ -71,7 +69,11 @@ struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "learner-run")]
     folder: PathBuf,
 
-    /// Continue after the last complete checkpoint in the folder
+    /// Save a checkpoint after every N steps, not only after each epoch and at Ctrl-C or SIGTERM
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_every: Option<u64>,
+
+    /// Continue after the newest checkpoint in the folder, also within an epoch
     #[arg(long)]
     resume: bool,
 
@@ -81,8 +83,12 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse(), Dataset::built_in()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = Stop::on_signals().map_err(anyhow::Error::from).and_then(|stop| {
+        run(&Args::parse(), Dataset::built_in(), &stop)?;
+        Ok(stop.exit_code())
+    });
+    match result {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -90,99 +96,80 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks the folder, trains on a dataset and saves the model.
-fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result<()> {
+/// Trains on a dataset and saves the model.
+fn run(
+    args: &Args,
+    dataset: Result<Dataset, digits::data::DataError>,
+    stop: &Stop,
+) -> Result<Model<Wgsl>> {
     let (dataset, device) = (dataset?, args.device);
-    // Burn loads checkpoints on the default device first. The message that it is not a GPU would be
-    // about the wrong device.
-    set_quiet(device != WgslDevice::Auto);
     println!("training on {}", device.describe()?);
-    let start = match checkpoints::last(&args.folder, &device) {
-        Some((epoch, _)) if !args.resume => bail!(
-            "{} has a checkpoint of epoch {epoch}; add --resume, or select another --folder",
-            args.folder.display()
-        ),
-        Some((epoch, _)) if epoch >= args.epochs => {
-            println!("the run has {epoch} epochs; a larger --epochs continues it");
-            return Ok(());
-        }
-        Some((epoch, is_scaled)) if !checkpoints::fits(args.precision, is_scaled) => bail!(
-            "the run has epoch {epoch} {}; continue it so, or select another --folder",
-            if is_scaled {
-                "in f16, with a loss scale"
-            } else {
-                "in f32 or bf16, without a loss scale"
-            }
-        ),
-        start => start.map(|(epoch, _)| epoch),
-    };
-
     // The loss scale is for f16 alone: bf16 has the range of f32.
     let adam = AdamConfig::new().with_epsilon(1e-8).init();
-    if args.precision == Precision::F16 {
+    let model = if args.precision == Precision::F16 {
         let scaler = GradScalerConfig::default().init(&device);
         let optimizer = scaler.wrap(adam);
-        train(args, &dataset, start, optimizer, Some(scaler.clone()))?;
+        let model = train(args, &dataset, stop, optimizer, Some(scaler.clone()))?;
         println!("skipped steps: {}", scaler.state().skipped_steps);
+        model
     } else {
-        train(args, &dataset, start, adam, None)?;
-    }
+        train(args, &dataset, stop, adam, None)?
+    };
     for (op, count) in burn_wgsl::fallbacks() {
         println!("{op} ran on the CPU {count} times, because it has no kernel");
     }
-    Ok(())
+    Ok(model)
 }
 
-/// Trains after the epoch `start`, or from the beginning, and saves the model.
+/// Trains from the beginning, or from where the run in the folder ended, and saves the model.
 fn train<O: Optimizer<Classifier<B>, B> + 'static>(
     args: &Args,
     dataset: &Dataset,
-    start: Option<usize>,
+    stop: &Stop,
     optimizer: O,
     scaler: Option<GradScaler>,
-) -> Result<()> {
+) -> Result<Model<Wgsl>> {
     let device = args.device;
     B::seed(&device, args.seed);
-    let train = loader::<B>(digits_of(&dataset.train), args, &device, Some(args.seed));
-    let test = loader::<Wgsl>(digits_of(&dataset.test), args, &device, None);
-    let mut training = SupervisedTraining::new(&args.folder, train, test)
+    let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+    let run = Run::open(args.folder.join("checkpoints"), &[device], config)?;
+    let run = run.with_stop(stop.clone());
+    let loader = LoaderConfig { workers: 0, ..LoaderConfig::new(args.batch as usize) };
+    let loader =
+        Loader::new(InMemDataset::new(digits_of(&dataset.train)), DigitBatcher, &device, loader)?;
+    let loader = Arc::new(loader.with_sampler(Shuffled { seed: args.seed })?);
+    let settings = (args.precision.to_string(), args.learning_rate);
+    let settings = move |parts: &mut Parts<'_>| parts.setting("settings", &settings);
+    let strategy = RunStrategy::with_parts(run, loader.clone(), args.resume, settings);
+
+    let mut training = SupervisedTraining::new(&args.folder, loader, test_loader(dataset, args))
         // Burn computes metrics on burn-flex, from batches that were read back.
         .metrics((AccuracyMetric::new(), LossMetric::new()))
-        .with_file_checkpointer(DefaultRecorder::new())
+        .with_training_strategy(TrainingStrategy::Custom(Arc::new(strategy.clone())))
         // Burn's logger would write to a file and replace the panic hook.
         .with_application_logger(None)
         .num_epochs(args.epochs);
     if args.plain || !cfg!(feature = "tui") {
         training = training.renderer(EpochLines::default());
     }
-    if let Some(epoch) = start {
-        println!("continuing after epoch {epoch}");
-        training = training.checkpoint(epoch);
-    }
     let mixed = Mixed { precision: args.precision, scaler };
     let classifier = Classifier::new(Model::new(&device), mixed);
     let trained = training.launch(Learner::new(classifier, optimizer, args.learning_rate)).model;
+    strategy.result()?;
 
     // The format of the digits example: `digits --epochs 0 --load FILE` tests the model.
+    let model = trained.into_model();
     let file = args.folder.join("model.mpk");
-    std::fs::write(&file, weights::to_bytes(trained.into_model())?)
+    std::fs::write(&file, weights::to_bytes(model.clone())?)
         .with_context(|| format!("cannot write the model file {}", file.display()))?;
     println!("model saved to {}", file.display());
-    Ok(())
+    Ok(model)
 }
 
-/// Returns a data loader that creates its batches on the device. Without `set_device`, batches
-/// would be on the default device. `shuffle` is the seed of their order.
-fn loader<T: Backend<Device = WgslDevice>>(
-    digits: Vec<Digit>,
-    args: &Args,
-    device: &WgslDevice,
-    shuffle: Option<u64>,
-) -> Arc<dyn DataLoader<T, Batch<T>>> {
-    let mut builder =
-        DataLoaderBuilder::new(DigitBatcher).batch_size(args.batch as usize).set_device(*device);
-    if let Some(seed) = shuffle {
-        builder = builder.shuffle(seed);
-    }
-    builder.build(InMemDataset::new(digits))
+/// Returns the loader of the test images. Without `set_device`, its batches would be on the default device.
+fn test_loader(dataset: &Dataset, args: &Args) -> Arc<dyn DataLoader<Wgsl, Batch<Wgsl>>> {
+    DataLoaderBuilder::new(DigitBatcher)
+        .batch_size(args.batch as usize)
+        .set_device(args.device)
+        .build(InMemDataset::new(digits_of(&dataset.test)))
 }

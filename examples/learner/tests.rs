@@ -1,10 +1,12 @@
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use burn_wgsl::WgslDevice;
+use burn_wgsl::train::Stop;
 use clap::Parser;
 use digits::data::{Dataset, Samples};
+use digits::weights::fingerprint;
 
-use crate::{Args, checkpoints, run};
+use crate::{Args, run};
 
 /// Returns a folder that does not exist.
 fn new_folder(name: &str) -> std::path::PathBuf {
@@ -13,9 +15,12 @@ fn new_folder(name: &str) -> std::path::PathBuf {
     folder
 }
 
-/// Runs the program on the CPU with the first 64 training and 16 test images.
-fn train(folder: &Path, options: &str) -> anyhow::Result<()> {
-    let line = format!("learner --device cpu --batch 32 --plain {options}");
+/// Runs the program on the CPU with the first 64 training and 16 test images. Returns a checksum of the weights.
+fn train(folder: &Path, options: &str, stop: &Stop) -> anyhow::Result<u32> {
+    // Runs on the same device draw from the same random numbers.
+    static DEVICE: Mutex<()> = Mutex::new(());
+    let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = format!("learner --device cpu --batch 16 --plain {options}");
     let mut args = Args::parse_from(line.split_whitespace());
     args.folder = folder.to_owned();
     let first = |samples: Samples, count: usize| Samples {
@@ -24,36 +29,48 @@ fn train(folder: &Path, options: &str) -> anyhow::Result<()> {
     };
     let dataset = Dataset::built_in()
         .map(|dataset| Dataset { train: first(dataset.train, 64), test: first(dataset.test, 16) });
-    run(&args, dataset)
+    run(&args, dataset, stop).map(|model| fingerprint(&model))
 }
 
 #[test]
-fn a_run_continues_after_its_last_complete_checkpoint() {
+fn a_run_goes_on_within_an_epoch_with_the_same_bits() {
     let folder = new_folder("resume");
-    let last = || checkpoints::last(&folder, &WgslDevice::Cpu);
-    train(&folder, "--epochs 2").expect("training succeeds");
-    let error = train(&folder, "--epochs 3").expect_err("the folder has checkpoints").to_string();
-    assert!(error.contains("epoch 2") && error.contains("--resume"), "{error}");
-
-    // A run that was killed while it wrote the last checkpoint.
-    let file = folder.join("checkpoint/optim-2.mpk");
-    let bytes = std::fs::read(&file).expect("the checkpoint has the state of the optimiser");
-    std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("the folder is writable");
-    assert_eq!(last(), Some((1, false)));
-    train(&folder, "--epochs 2 --resume").expect("training continues");
-    assert_eq!(last(), Some((2, false)));
-    assert!(folder.join("model.mpk").is_file());
+    for precision in ["f32", "f16"] {
+        let options = format!("--epochs 3 --precision {precision}");
+        let _ = std::fs::remove_dir_all(&folder);
+        let whole = train(&folder, &options, &Stop::new()).expect("training succeeds");
+        let error = train(&folder, &options, &Stop::new()).expect_err("the folder has checkpoints");
+        assert!(error.to_string().contains("resume it"), "{error}");
+        let _ = std::fs::remove_dir_all(&folder);
+        // Each run ends after one of the 4 steps of the first epoch, and the fifth in its validation.
+        let stop = Stop::new();
+        stop.request();
+        train(&folder, &options, &stop).expect("it ends after a step");
+        let options = format!("{options} --resume");
+        for _ in 0..4 {
+            let part = train(&folder, &options, &stop).expect("it ends after another one");
+            assert_ne!(part, whole);
+        }
+        let last = train(&folder, &options, &Stop::new()).expect("it goes on to the end");
+        assert_eq!(last, whole, "in {precision}");
+        assert!(folder.join("model.mpk").is_file());
+    }
+    let other = train(&folder, "--epochs 4 --precision bf16 --resume", &Stop::new());
+    let other = other.expect_err("the precision is another").to_string();
+    assert!(other.contains("f16") && other.contains("bf16"), "{other}");
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
-/// The scaled optimizer is that of the learner, with checkpoints, which have the loss scale.
 #[test]
-fn a_run_in_f16_continues() {
-    let folder = new_folder("f16");
-    train(&folder, "--epochs 1 --precision f16").expect("training succeeds");
-    train(&folder, "--epochs 2 --precision f16 --resume").expect("training continues");
-    assert_eq!(checkpoints::last(&folder, &WgslDevice::Cpu), Some((2, true)));
-    let error = train(&folder, "--epochs 3 --precision bf16 --resume").expect_err("it has a scale");
-    assert!(error.to_string().contains("epoch 2 in f16"), "{error}");
+fn a_damaged_checkpoint_is_passed_over() {
+    let folder = new_folder("damaged");
+    let whole = train(&folder, "--epochs 2", &Stop::new()).expect("training succeeds");
+    let newest = std::fs::read_dir(folder.join("checkpoints")).expect("it has checkpoints");
+    let newest = newest.flatten().map(|entry| entry.path()).max().expect("there are some");
+    let file = newest.join("part-optimizer");
+    let bytes = std::fs::read(&file).expect("the checkpoint has the state of the optimiser");
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("the folder is writable");
+    let again = train(&folder, "--epochs 2 --resume", &Stop::new()).expect("training continues");
+    assert_eq!(again, whole);
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }

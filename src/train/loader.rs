@@ -148,6 +148,11 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
         }
     }
 
+    /// Returns the device of the batches.
+    pub fn device(&self) -> B::Device {
+        self.source.device.clone()
+    }
+
     /// Returns the position after the last batch that an iterator returned.
     pub fn position(&self) -> Position {
         *self.position.lock()

@@ -17,6 +17,8 @@ mod batch_size;
 mod checkpoints;
 mod ema;
 mod error;
+#[cfg(feature = "learner")]
+mod learner;
 mod loader;
 mod mean;
 mod metrics;
@@ -32,6 +34,8 @@ pub use batch_size::{BatchSearch, BatchSize, BatchSizes, InvalidBatchSize, NoBat
 pub use checkpoints::{Checkpoint, Checkpoints};
 pub use ema::Ema;
 pub use error::{CheckpointError, LoaderError};
+#[cfg(feature = "learner")]
+pub use learner::RunStrategy;
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
 pub use metrics::{Accuracy, Confusion, ConfusionMatrix, Mean};

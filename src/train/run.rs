@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use burn::lr_scheduler::LrScheduler;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::Optimizer;
+#[cfg(feature = "learner")]
+use burn::record::Record;
 use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use serde::Serialize;
@@ -74,6 +76,38 @@ enum Direction<'a> {
 }
 
 impl Parts<'_> {
+    /// Returns whether the parts are saved; if not, they are resumed.
+    #[cfg(feature = "learner")]
+    pub(super) fn are_saved(&self) -> bool {
+        matches!(self.direction, Direction::Save(_))
+    }
+
+    /// Saves a record.
+    #[cfg(feature = "learner")]
+    pub(super) fn set_record<B: Backend>(
+        &mut self,
+        name: &str,
+        record: impl Record<B>,
+    ) -> Result<(), CheckpointError> {
+        match &mut self.direction {
+            Direction::Save(state) => state.set_record(name, record),
+            Direction::Resume(_) => Ok(()),
+        }
+    }
+
+    /// Returns the record of a part that is resumed.
+    #[cfg(feature = "learner")]
+    pub(super) fn record<B, R>(&self, name: &str) -> Result<R, CheckpointError>
+    where
+        B: Backend<Device = WgslDevice>,
+        R: Record<B>,
+    {
+        match &self.direction {
+            Direction::Save(state) => state.record(name, &self.device),
+            Direction::Resume(state) => state.record(name, &self.device),
+        }
+    }
+
     /// Saves or resumes a module: its parameters and running statistics.
     ///
     /// # Errors
@@ -344,6 +378,11 @@ impl Run {
     #[must_use]
     pub fn with_stop(self, stop: Stop) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Returns what ends the run after a step.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Continues at the newest checkpoint that is whole, which is returned; `None` if there are no checkpoints. Newer
