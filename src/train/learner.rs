@@ -29,8 +29,8 @@ use crate::device::WgslDevice;
 /// What the model of a learner is trained with.
 type Input<LC> = <<LC as LearningComponentsTypes>::TrainingModel as TrainStep>::Input;
 
-/// A strategy for burn-train's `SupervisedTraining` whose runs are saved by a [`Run`]: every N steps and at the end that
-/// its [`Stop`](super::Stop) asks for, also within an epoch. A resumed run has the same weights, bit for bit.
+/// A strategy for burn-train's `SupervisedTraining` whose runs are saved by a [`Run`]: every N steps and at the end
+/// that its [`Stop`](super::Stop) asks for, also within an epoch. A resumed run has the same weights, bit for bit.
 ///
 /// Give it to `with_training_strategy`, with the same loader for training, and ask for [`result`](Self::result) after
 /// `launch`. Clones share the run. Do not combine it with burn-train's own checkpointers. One device trains.
@@ -45,8 +45,8 @@ type Input<LC> = <<LC as LearningComponentsTypes>::TrainingModel as TrainStep>::
 /// ```
 ///
 /// burn-train's metrics begin again where a run is resumed, and its log of a resumed epoch has the rest of it only.
-/// Gradients that are accumulated are not saved: a run ends at a step. burn-train drops those that are left at the end of
-/// an epoch. A validation that is interrupted is repeated.
+/// Gradients that are accumulated are not saved: a run ends at a step. burn-train drops those that are left at the end
+/// of an epoch. A validation that is interrupted is repeated.
 pub struct RunStrategy<LC: LearningComponentsTypes, I> {
     shared: Arc<Shared<LC, I>>,
 }
