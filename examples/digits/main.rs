@@ -173,44 +173,20 @@ fn train_on(
         |model, scaler: &GradScaler| Learner::with_optimizer(model, scaler.wrap(adam()), &device);
     // Parameters, their gradients and the optimiser stay f32.
     let _autocast = precision.map(|precision| autocast(&device, precision));
-    let batch = match (args.batch, &observed.checkpoints) {
-        (BatchSize::Samples(batch), _) => batch,
-        (BatchSize::Auto, Some(folder)) if args.resume => train::batch_of(folder)?,
-        (BatchSize::Auto, _) => {
-            let scaler = new_scaler();
-            let learner = learner(Model::new(&device), &scaler);
-            train::fastest_batch(learner, &scaler, dataset, &device)?
-        }
-    };
-    let scaler = new_scaler();
-    B::seed(&device, args.seed);
-    let mut model = Model::<B>::new(&device);
-    if let Some(path) = &args.load {
-        let bytes = read_limited(path)
-            .with_context(|| format!("cannot read the model file {}", path.display()))?;
-        model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
-    }
-    println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
-    if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
-        println!("products in {precision}, {}", product_path(&device, precision)?);
-    }
-    let options = train::Options {
-        epochs: args.epochs as usize,
-        settings: train::Settings {
-            batch,
-            seed: args.seed,
-            learning_rate: args.learning_rate,
-            precision: precision.unwrap_or_default().to_string(),
-            images: dataset.train.labels.len(),
+    let batch = batch_size(
+        args,
+        observed,
+        |scaler| {
+            train::fastest_batch(learner(Model::new(&device), scaler), scaler, dataset, &device)
         },
-        scaler: scaler.clone(),
-        stop: stop.clone(),
-    };
-    let saved = observed.checkpoints.as_ref().map(|folder| {
-        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-        let run = SavedRun::open(folder, &[device], config)?.with_stop(stop.clone());
-        anyhow::Ok((run, args.resume))
-    });
+        new_scaler,
+    )?;
+    let scaler = new_scaler();
+    let model = new_model(args, precision, &device, &adapter)?;
+    let settings = settings(args, batch, precision, dataset);
+    let stop = stop.clone();
+    let options = train::Options { epochs: args.epochs as usize, settings, scaler, stop };
+    let saved = saved_run(args, observed, &device, &options.stop)?;
     let mut scheduled = observed
         .profile
         .as_ref()
@@ -228,9 +204,9 @@ fn train_on(
         }
         Ok(())
     };
-    let learner = learner(model, &scaler);
+    let learner = learner(model, &options.scaler);
     let (model, history) =
-        train::train(learner, dataset, &options, saved.transpose()?, &device, start, before_step)?;
+        train::train(learner, dataset, &options, saved, &device, start, before_step)?;
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?
@@ -255,6 +231,71 @@ fn train_on(
     };
     println!("{}", run.summary());
     Ok((run, model.valid()))
+}
+
+/// Seeds the device, and creates the model, with the weights of a file if the command line names one.
+fn new_model(
+    args: &Args,
+    precision: Option<Precision>,
+    device: &WgslDevice,
+    adapter: &str,
+) -> Result<Model<B>> {
+    B::seed(device, args.seed);
+    let mut model = Model::<B>::new(device);
+    if let Some(path) = &args.load {
+        let bytes = read_limited(path)
+            .with_context(|| format!("cannot read the model file {}", path.display()))?;
+        model = weights::from_bytes(model, &path.display().to_string(), bytes, device)?;
+    }
+    println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
+    if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
+        println!("products in {precision}, {}", product_path(device, precision)?);
+    }
+    Ok(model)
+}
+
+/// Returns what a resumed run must have in common with this one.
+fn settings(
+    args: &Args,
+    batch: usize,
+    precision: Option<Precision>,
+    dataset: &Dataset,
+) -> train::Settings {
+    train::Settings {
+        batch,
+        seed: args.seed,
+        learning_rate: args.learning_rate,
+        precision: precision.unwrap_or_default().to_string(),
+        images: dataset.train.labels.len(),
+    }
+}
+
+/// Returns the batch size: that of the command line, of the run that is resumed, or what `search` finds with a scaler
+/// of its own.
+fn batch_size(
+    args: &Args,
+    observed: &Observed,
+    search: impl FnOnce(&GradScaler) -> Result<usize>,
+    new_scaler: impl Fn() -> GradScaler,
+) -> Result<usize> {
+    match (args.batch, &observed.checkpoints) {
+        (BatchSize::Samples(batch), _) => Ok(batch),
+        (BatchSize::Auto, Some(folder)) if args.resume => train::batch_of(folder),
+        (BatchSize::Auto, _) => search(&new_scaler()),
+    }
+}
+
+/// Opens the folder of the checkpoints, if there is one. Also returns whether the run resumes.
+fn saved_run(
+    args: &Args,
+    observed: &Observed,
+    device: &WgslDevice,
+    stop: &Stop,
+) -> Result<Option<(SavedRun, bool)>> {
+    let Some(folder) = &observed.checkpoints else { return Ok(None) };
+    let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+    let run = SavedRun::open(folder, &[*device], config)?.with_stop(stop.clone());
+    Ok(Some((run, args.resume)))
 }
 
 /// Writes a profile to a file, and prints its tables.

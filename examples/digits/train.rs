@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use burn::optim::Optimizer;
 use burn::tensor::backend::Backend;
-use burn::tensor::{ElementConversion, Tensor};
+use burn::tensor::{ElementConversion, Int, Tensor};
 use burn_wgsl::scaler::GradScaler;
 use burn_wgsl::train::{BatchSearch, Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
@@ -102,6 +102,56 @@ impl<O: Optimizer<Model<B>, B>> Saved for Training<'_, O> {
     }
 }
 
+impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
+    /// Trains on a batch of images with their labels.
+    ///
+    /// Takes `self` by value, so that each weight has a single owner and can be updated in place.
+    fn step(mut self, batch: (Tensor<B, 4>, Tensor<B, 1, Int>), scaler: &GradScaler) -> Self {
+        let (images, labels) = batch;
+        let [samples] = labels.dims();
+        let loss = {
+            let _scope = scope("forward");
+            self.learner.loss(images, labels)
+        };
+        self.loss_sum = self.loss_sum + loss.clone().inner() * samples as f64;
+        let gradients = {
+            let _scope = scope("backward");
+            self.learner.gradients(scaler.scale(loss))
+        };
+        let _scope = scope("optimizer");
+        self.learner = self.learner.update(gradients, self.settings.learning_rate);
+        self
+    }
+
+    /// Tests the model after an epoch. Returns the mean loss and the accuracy.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the loss is infinite or NaN.
+    fn end_epoch(
+        &mut self,
+        seconds: f64,
+        rng: u64,
+        test: &SampleTensors<Wgsl>,
+    ) -> Result<(f64, f64)> {
+        let epochs = self.progress.epochs + 1;
+        let loss_sum = self.loss_sum.clone().into_scalar().elem::<f64>();
+        let loss = loss_sum / self.settings.images as f64;
+        if !loss.is_finite() {
+            bail!(
+                "the training loss became {loss} in epoch {epochs}; try a smaller --learning-rate"
+            );
+        }
+        let accuracy = accuracy(test, &self.learner.valid());
+        self.history.train_loss.push(loss);
+        self.history.test_accuracies.push(accuracy);
+        self.history.seconds.push(seconds);
+        self.progress = Progress { epochs, rng, ..Progress::default() };
+        self.loss_sum = self.loss_sum.zeros_like();
+        Ok((loss, accuracy))
+    }
+}
+
 /// Trains a model and prints one line per epoch. [`History::first_step`] counts from `start`.
 /// `before_step` runs before each step. With a `run`, saves checkpoints, and continues from the newest if `resumes`.
 ///
@@ -123,7 +173,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
 ) -> Result<(Model<B>, History)> {
     let test = SampleTensors::<Wgsl>::new(&dataset.test, device);
     let train = SampleTensors::<B>::new(&dataset.train, device);
-    let Settings { batch, seed, learning_rate, .. } = options.settings;
+    let Settings { batch, seed, .. } = options.settings;
     let mut training = Training {
         learner,
         settings: &options.settings,
@@ -150,20 +200,8 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             before_step()?;
             let first = training.progress.images;
             let end = train.count.min(first + batch);
-            let (images, labels) = train.select(order.clone().slice_dim(0, first..end));
-            let loss = {
-                let _scope = scope("forward");
-                training.learner.loss(images, labels)
-            };
-            training.loss_sum = training.loss_sum + loss.clone().inner() * (end - first) as f64;
-            let gradients = {
-                let _scope = scope("backward");
-                training.learner.gradients(options.scaler.scale(loss))
-            };
-            {
-                let _scope = scope("optimizer");
-                training.learner = training.learner.update(gradients, learning_rate);
-            }
+            let batch = train.select(order.clone().slice_dim(0, first..end));
+            training = training.step(batch, &options.scaler);
             if training.history.first_step.is_none() {
                 B::sync(device)?;
                 training.history.first_step = Some(start.elapsed().as_secs_f64());
@@ -180,15 +218,9 @@ pub fn train<O: Optimizer<Model<B>, B>>(
                 break 'training;
             }
         }
-        let loss = training.loss_sum.clone().into_scalar().elem::<f64>() / train.count as f64;
         let seconds = seconds_before + epoch_start.elapsed().as_secs_f64();
-        if !loss.is_finite() {
-            bar.finish_and_clear();
-            bail!(
-                "the training loss became {loss} in epoch {epoch}; try a smaller --learning-rate"
-            );
-        }
-        let accuracy = accuracy(&test, &training.learner.valid());
+        let ended = training.end_epoch(seconds, rng.0, &test);
+        let (loss, accuracy) = ended.inspect_err(|_| bar.finish_and_clear())?;
         bar.suspend(|| {
             println!(
                 "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
@@ -196,11 +228,6 @@ pub fn train<O: Optimizer<Model<B>, B>>(
                 accuracy * 100.0
             );
         });
-        training.history.train_loss.push(loss);
-        training.history.test_accuracies.push(accuracy);
-        training.history.seconds.push(seconds);
-        training.progress = Progress { epochs: epoch, rng: rng.0, ..Progress::default() };
-        training.loss_sum = Tensor::zeros([1], device);
         if let Some((run, _)) = &mut run {
             run.save(&mut training, Some(accuracy))?;
         }

@@ -21,3 +21,5 @@ mod models;
 mod scaler;
 #[cfg(feature = "train")]
 mod segments;
+#[cfg(feature = "train")]
+mod torch;

@@ -8,6 +8,7 @@ mod ceiling;
 mod cost;
 mod crossover;
 mod job;
+mod loader;
 mod machine;
 mod progress;
 mod report;
@@ -31,10 +32,13 @@ use crate::output::{self, wrap};
 use cost::Cost;
 use progress::Progress;
 use results::{FORMAT, MeasuredDevice, Measurement, Metrics, Outcome, Report};
-use workload::Workload;
+use workload::{Suite, Workload};
 
 /// Measures the workloads on the command line and writes the reports.
 pub fn run(arguments: &Arguments) -> Result<(), CliError> {
+    if arguments.suite == Suite::Loader {
+        return loader::run(arguments);
+    }
     let workloads = arguments.workloads()?;
     let stdout_is_taken = arguments.stdout_is_taken()?;
     arguments.check_files()?;

@@ -1,0 +1,117 @@
+//! Schedules, clipped steps and averages of weights beside PyTorch's: `fixtures.json` is written by `fixtures.py`.
+
+use burn::lr_scheduler::LrScheduler;
+use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
+use burn::lr_scheduler::exponential::ExponentialLrSchedulerConfig;
+use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
+use burn::lr_scheduler::step::StepLrSchedulerConfig;
+use burn::module::{AutodiffModule, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{AdamWConfig, GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::{Tensor, TensorData};
+use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::train::{Ema, MeanGradients};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use serde_json::Value;
+
+use crate::common::devices;
+
+type B = Autodiff<Wgsl>;
+
+const TOLERANCE: f64 = 1e-5;
+
+/// Returns the numbers of a fixture.
+fn fixture(group: &str, name: &str) -> Vec<f64> {
+    let fixtures: Value = serde_json::from_str(include_str!("fixtures.json")).expect("it is JSON");
+    let list = fixtures[group][name].as_array().expect("it is a list");
+    list.iter().map(|number| number.as_f64().expect("it is a number")).collect()
+}
+
+fn assert_near(label: &str, found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len(), "{label}");
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let difference = (found - expected).abs();
+        assert!(difference <= TOLERANCE, "{label} {index}: {found} instead of {expected}");
+    }
+}
+
+#[test]
+fn schedules_are_those_of_torch() {
+    fn check(name: &str, mut schedule: impl LrScheduler) {
+        let expected = fixture("rates", name);
+        let found: Vec<f64> = expected.iter().map(|_| schedule.step()).collect();
+        assert_near(name, &found, &expected);
+    }
+    let cosine = CosineAnnealingLrSchedulerConfig::new(0.1, 23).with_min_lr(0.001);
+    check("cosine", cosine.init().expect("it is valid"));
+    check("linear", LinearLrSchedulerConfig::new(0.1, 0.02, 16).init().expect("it is valid"));
+    check("exponential", ExponentialLrSchedulerConfig::new(0.1, 0.9).init().expect("it is valid"));
+    check("step", StepLrSchedulerConfig::new(0.1, 7).with_gamma(0.5).init().expect("it is valid"));
+}
+
+/// As `numbers` in `fixtures.py`.
+fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
+    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| number(i) as f32).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn layer(device: &WgslDevice) -> Linear<B> {
+    let mut layer: Linear<B> = LinearConfig::new(6, 3).init(device);
+    layer.weight = Param::from_tensor(numbers(1, [6, 3], device));
+    layer.bias = Some(Param::from_tensor(numbers(2, [3], device)));
+    layer
+}
+
+fn weights(layer: &Linear<Wgsl>) -> Vec<f64> {
+    let bias = layer.bias.as_ref().expect("it has one").val();
+    let parts = [layer.weight.val().into_data(), bias.into_data()];
+    parts.iter().flat_map(|data| data.iter::<f64>().collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn steps_and_averages_are_those_of_torch() {
+    fn train(
+        name: &str,
+        mut optimizer: impl Optimizer<Linear<B>, B>,
+        rate: f64,
+        decay: Option<f64>,
+        device: &WgslDevice,
+    ) {
+        let mut layer = layer(device);
+        let mut average = decay.map(|decay| Ema::new(&layer, decay));
+        let (x, y) = (numbers(3, [12, 6], device) * 4, numbers(4, [12, 3], device));
+        for _ in 0..10 {
+            // In two parts of unequal size, whose mean is the gradient of the whole.
+            let mut mean = MeanGradients::new();
+            for rows in [0..7, 7..12] {
+                let difference = layer.forward(x.clone().slice_dim(0, rows.clone()))
+                    - y.clone().slice_dim(0, rows.clone());
+                let loss = difference.powi_scalar(2).mean();
+                let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+                mean.add(&layer, gradients, rows.len());
+            }
+            layer = optimizer.step(rate, layer, mean.take());
+            if let Some(average) = &mut average {
+                average.update(&layer);
+            }
+        }
+        let found = match &average {
+            Some(average) => weights(average.model()),
+            None => weights(&layer.valid()),
+        };
+        assert_near(&format!("{name} on {device}"), &found, &fixture("weights", name));
+    }
+    for device in devices() {
+        // torch's momentum has no dampening.
+        let momentum = MomentumConfig { momentum: 0.9, dampening: 0.0, nesterov: false };
+        let sgd = || SgdConfig::new().with_momentum(Some(momentum.clone())).init::<B, Linear<B>>();
+        let adamw = AdamWConfig::new().with_epsilon(1e-5).with_weight_decay(0.02);
+        train("sgd", sgd(), 0.05, None, &device);
+        train("adamw", adamw.init::<B, Linear<B>>(), 0.01, None, &device);
+        let scaler = GradScalerConfig { enabled: false, ..Default::default() }.init(&device);
+        train("clipped", scaler.wrap(sgd()).with_max_norm(0.5), 0.05, None, &device);
+        train("average", sgd(), 0.05, Some(0.8), &device);
+    }
+}
