@@ -9,10 +9,12 @@
 //!   [`State`], which a killed process does not damage.
 //! - [`Mean`], [`Accuracy`] and [`Confusion`] are metrics on the device. A [`Readback`] starts now and is taken later.
 //! - [`Stop`] ends a loop after a step when a signal asks for it.
+//! - [`Advisor`] measures a loop, and says what slows it.
 //! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
 //!
 //! All of it also works on the CPU device.
 
+mod advice;
 mod batch_size;
 mod checkpoints;
 mod ema;
@@ -30,6 +32,7 @@ mod state;
 mod stop;
 mod workers;
 
+pub use advice::{Advice, Advisor, LoopReport};
 pub use batch_size::{BatchSearch, BatchSize, BatchSizes, InvalidBatchSize, NoBatchFits, Trial};
 pub use checkpoints::{Checkpoint, Checkpoints};
 pub use ema::Ema;

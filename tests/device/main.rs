@@ -5,6 +5,8 @@
 mod common;
 
 #[cfg(feature = "train")]
+mod advice;
+#[cfg(feature = "train")]
 mod batch_size;
 mod bytes;
 mod debug;
