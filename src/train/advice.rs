@@ -299,8 +299,8 @@ impl fmt::Display for LoopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} steps of {:.2} ms: {:.0} % of the time waiting for data, {:.2} waits for the device and {:.0} launches a \
-             step",
+            "{} steps of {:.2} ms: {:.0} % of the time waiting for data, {:.2} waits for the device and {:.0} \
+             launches a step",
             self.steps,
             self.seconds_per_step * 1e3,
             self.data_share * 100.0,
