@@ -477,3 +477,20 @@ fn nothing_is_reported() {
         Wgsl::sync(&device).expect("nothing is reported");
     }
 }
+
+#[cfg(feature = "train")]
+#[test]
+fn labels_that_are_no_class_are_errors_of_a_confusion_matrix() {
+    use burn_wgsl::train::Confusion;
+
+    let _guard = serial_guard();
+    for device in gpus() {
+        for label in [-1, 3, 1000] {
+            let scores = Tensor::<Wgsl, 2>::ones([1, 3], &device);
+            let mut confusion = Confusion::new(3, &device);
+            confusion.add(scores, Tensor::<Wgsl, 1, Int>::from_ints([label], &device));
+            let error = confusion.read().and_then(|reading| reading.take()).expect_err("no class");
+            assert!(error.to_string().contains("out of range"), "{label}: {error}");
+        }
+    }
+}
