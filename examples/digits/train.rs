@@ -253,9 +253,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
 ///
 /// Returns an error if there is no checkpoint that is whole.
 pub fn batch_of(folder: &Path) -> Result<usize> {
-    let found = Checkpoint::latest(folder)?;
-    let found = found.ok_or_else(|| CheckpointError::NothingToResume { folder: folder.into() })?;
-    Ok(found.state.value::<Settings>("settings")?.batch)
+    Ok(Checkpoint::latest_value::<Settings>(folder, "settings")?.batch)
 }
 
 /// Tries batch sizes, and returns the fastest.

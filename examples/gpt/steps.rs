@@ -1,6 +1,5 @@
 //! The training steps of a run, which checkpoints save.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -54,8 +53,11 @@ impl Saved for Training<'_> {
         parts.setting("settings", &self.settings)?;
         self.trainer.parts(parts)?;
         parts.value("excerpts", &mut self.rng.0)?;
-        let losses = self.losses.drain(..).map(|loss| loss.into_scalar().elem());
-        let mut losses: Vec<f32> = losses.collect();
+        // In one readback.
+        let mut losses: Vec<f32> = match self.losses.is_empty() {
+            true => Vec::new(),
+            false => Tensor::cat(std::mem::take(&mut self.losses), 0).into_data().iter().collect(),
+        };
         parts.value("losses", &mut losses)?;
         self.losses =
             losses.iter().map(|loss| Tensor::from_floats([*loss], &self.device)).collect();
@@ -159,7 +161,8 @@ pub fn batch_size(
     match (args.batch, &args.checkpoints) {
         (BatchSize::Samples(batch), _) => return Ok(batch),
         (BatchSize::Auto, Some(folder)) if args.resume => {
-            return batch_of(&folder.join(precision.to_string()));
+            let folder = folder.join(precision.to_string());
+            return Ok(Checkpoint::latest_value::<Settings>(folder, "settings")?.batch);
         }
         (BatchSize::Auto, _) => {}
     }
@@ -178,11 +181,4 @@ pub fn batch_size(
     drop(updated);
     print!("{sizes}");
     Ok(sizes.fastest)
-}
-
-/// Returns the batch size of the run that is saved in a folder.
-fn batch_of(folder: &Path) -> Result<usize> {
-    let found = Checkpoint::latest(folder)?;
-    let found = found.ok_or_else(|| CheckpointError::NothingToResume { folder: folder.into() })?;
-    Ok(found.state.value::<Settings>("settings")?.batch)
 }

@@ -21,9 +21,8 @@ use anyhow::{Context, Result, ensure};
 use burn::data::dataset::Dataset;
 use burn::module::Module;
 use burn_wgsl::train::{
-    Accuracy, BatchSearch, BatchSize, Checkpoint, CheckpointError, Confusion, ConfusionMatrix,
-    Loader, LoaderConfig, Mean, MeanGradients, Parts, Reading, Run, RunConfig, Saved, Shuffled,
-    Stop,
+    BatchSearch, BatchSize, Checkpoint, CheckpointError, Confusion, ConfusionMatrix, Loader,
+    LoaderConfig, Mean, MeanGradients, Parts, Readback, Run, RunConfig, Saved, Shuffled, Stop,
 };
 use burn_wgsl::{Wgsl, WgslDevice, autocast, waits_on_thread};
 use serde::{Deserialize, Serialize};
@@ -209,9 +208,7 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
     match (args.batch, &args.checkpoints) {
         (BatchSize::Samples(batch), _) => return Ok(batch),
         (BatchSize::Auto, Some(folder)) if args.resume => {
-            let found = Checkpoint::latest(folder)?;
-            let none = || CheckpointError::NothingToResume { folder: folder.clone() };
-            return Ok(found.ok_or_else(none)?.state.value::<Settings>("settings")?.batch);
+            return Ok(Checkpoint::latest_value::<Settings>(folder, "settings")?.batch);
         }
         (BatchSize::Auto, _) => {}
     }
@@ -318,7 +315,7 @@ fn train_epochs(
 }
 
 /// Takes the mean loss of the steps before `step`.
-fn report(reading: Option<(u64, Reading<f64>)>, history: &mut History) -> Result<()> {
+fn report(reading: Option<(u64, Readback<f64>)>, history: &mut History) -> Result<()> {
     let Some((step, reading)) = reading else { return Ok(()) };
     let loss = reading.take()?;
     ensure!(loss.is_finite(), "the loss became {loss}; try a smaller --learning-rate");
@@ -332,21 +329,12 @@ fn test(source: &Source, training: &Training, device: &WgslDevice) -> Result<Con
     let loader: Loader<Wgsl, Labelled, Batch<Wgsl>> =
         Loader::new(source.test.clone(), Images(source.format), device, config)?;
     let model = training.trainer.model();
-    let mut accuracy = Accuracy::new();
     let mut confusion = Confusion::new(source.classes.len(), device);
     for batch in loader.batches() {
         let Batch { images, labels } = batch?;
-        let scores = model.forward(images);
-        accuracy.add(scores.clone(), labels.clone());
-        confusion.add(scores, labels);
+        confusion.add(model.forward(images), labels);
     }
-    // Both are read together.
-    let (accuracy, confusion) = (accuracy.read()?, confusion.read()?);
-    let matrix = confusion.take()?;
-    if let Some(accuracy) = accuracy {
-        debug_assert_eq!(accuracy.take()?, matrix.accuracy());
-    }
-    Ok(matrix)
+    Ok(confusion.read()?.take()?)
 }
 
 fn write_pictures(

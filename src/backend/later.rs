@@ -10,15 +10,11 @@ use crate::runtime::StartedRead;
 use crate::tensor::Tensor;
 
 /// A tensor on its way to the host.
-pub(crate) struct LaterData(Later);
-
-enum Later {
-    /// It was on the host.
-    Here(TensorData),
-    Started {
-        tensor: Tensor,
-        read: StartedRead,
-    },
+pub(crate) enum LaterData {
+    /// It was there already.
+    OnHost(TensorData),
+    /// The device copies it.
+    Started { tensor: Tensor, read: StartedRead },
 }
 
 impl LaterData {
@@ -27,7 +23,7 @@ impl LaterData {
         let tensor = match tensor.storage {
             Storage::Cpu(_) => {
                 let data = crate::runtime::block_on(into_data(tensor))?;
-                return Ok(Self(Later::Here(data)));
+                return Ok(Self::OnHost(data));
             }
             Storage::Gpu(tensor) => tensor,
         };
@@ -35,14 +31,14 @@ impl LaterData {
         let range = tensor.readback_range().map_err(|error| execution_error(&error))?;
         let read = tensor.runtime().start_read(vec![range]);
         let read = read.map_err(|error| execution_error(&error))?;
-        Ok(Self(Later::Started { tensor, read }))
+        Ok(Self::Started { tensor, read })
     }
 
     /// Returns whether [`Self::take`] would not wait.
     pub fn is_ready(&self) -> bool {
-        match &self.0 {
-            Later::Here(_) => true,
-            Later::Started { tensor, read } => tensor.runtime().is_read(read),
+        match self {
+            Self::OnHost(_) => true,
+            Self::Started { tensor, read } => tensor.runtime().is_read(read),
         }
     }
 
@@ -55,9 +51,9 @@ impl LaterData {
     }
 
     pub async fn take_async(self) -> Result<TensorData, ExecutionError> {
-        let (tensor, read) = match self.0 {
-            Later::Here(data) => return Ok(data),
-            Later::Started { tensor, read } => (tensor, read),
+        let (tensor, read) = match self {
+            Self::OnHost(data) => return Ok(data),
+            Self::Started { tensor, read } => (tensor, read),
         };
         let read = tensor.runtime().finish_read(read).await;
         let bytes = read.map_err(|error| execution_error(&error))?.pop().unwrap_or_default();

@@ -88,6 +88,12 @@ impl Kernel for MatmulIntKernel {
     }
 }
 
+/// Returns whether a kernel of a float product reads its operands in vec4s; `None` for other kernels.
+pub(crate) fn reads_vec4(kernel: &Variant) -> Option<bool> {
+    let is_product = kernel.source.name == MATMUL.name;
+    is_product.then(|| kernel.defs.iter().any(|(name, _)| *name == "VEC4"))
+}
+
 /// Computes `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit
 /// floats are f32. The rows of the result may have gaps, of columns that were added to an operand.
 ///

@@ -398,9 +398,8 @@ impl Gpu {
     pub fn poll_until(&self, is_done: impl Fn(&wgpu::PollStatus) -> bool) {
         let start = Instant::now();
         // Not by waits for no time, which make wgpu 30 panic.
-        let is_open = || self.health.lost.get().is_none();
         while CAN_BLOCK
-            && is_open()
+            && !self.is_lost()
             && self.info.kind != AdapterKind::Software
             && start.elapsed() < SPIN
         {

@@ -11,20 +11,21 @@ use web_time::Instant;
 
 use crate::backend::{Wgsl, fallbacks};
 use crate::device::{ResolvedDevice, WgslDevice};
+use crate::kernels::matmul;
 use crate::memory;
 use crate::runtime::{Event, Observation, Observer, Runtime, waits_on_thread};
 
-/// Advice is given if steps wait for data for more than this share of the time,
+/// The share of the time that steps may wait for data without advice.
 const DATA: f64 = 0.1;
-/// or if they wait for the device more often than once in this number of steps,
+/// The steps between two waits for the device.
 const STEPS_PER_WAIT: f64 = 10.0;
-/// or if a step has more launches than this,
+/// The launches of a step that may be small.
 const LAUNCHES: f64 = 64.0;
-/// whose mean has fewer operations than this, as many as a GPU does in the time that a launch takes the host,
+/// The mean operations of launches that are not small: about what a GPU does while the host records a launch.
 const WORK: f64 = 2e7;
-/// or if products of more than this share of the operations do not read their operands in vec4s,
+/// The share of the operations that products of single elements may do.
 const ODD: f64 = 0.2;
-/// or if more than this share of the device's memory is in use at the peak.
+/// The share of the device's memory that may be in use at the peak.
 const MEMORY: f64 = 0.9;
 
 /// Measures a training loop, and says what slows it.
@@ -78,8 +79,7 @@ struct Observed {
 struct Counts {
     launches: AtomicU64,
     work: AtomicU64,
-    /// The operations of products, and of those that read single elements.
-    products: AtomicU64,
+    /// The operations of products that read single elements.
     odd_products: AtomicU64,
 }
 
@@ -89,11 +89,8 @@ impl Observer for Counts {
         let order = Ordering::Relaxed;
         self.launches.fetch_add(1, order);
         self.work.fetch_add(work, order);
-        if kernel.source.name == "matmul" {
-            self.products.fetch_add(work, order);
-            if !kernel.to_string().contains(" VEC4") {
-                self.odd_products.fetch_add(work, order);
-            }
+        if matmul::reads_vec4(kernel) == Some(false) {
+            self.odd_products.fetch_add(work, order);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
@@ -209,6 +210,22 @@ impl Checkpoint {
             }
         }
         latest(folder)
+    }
+
+    /// Reads a value of the newest checkpoint in a folder that is whole, such as a setting that a run takes over when
+    /// it is resumed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`latest`](Self::latest) and of [`State::value`], and an error if there are no
+    /// checkpoints.
+    pub fn latest_value<T: DeserializeOwned>(
+        folder: impl AsRef<Path>,
+        name: &str,
+    ) -> Result<T, CheckpointError> {
+        let folder = folder.as_ref();
+        let nothing = || CheckpointError::NothingToResume { folder: folder.to_owned() };
+        Self::latest(folder)?.ok_or_else(nothing)?.state.value(name)
     }
 
     /// Reads the checkpoint in a folder with the best score; `None` if none has a score. Changes nothing in the folder.

@@ -174,18 +174,22 @@ where
         let Self { learner, taps, .. } = self;
         if parts.are_saved() {
             taps.all.checkpoint(learner, self.place.epoch, &self.store);
-            parts.set_record::<LC::Backend>("model", received("model", &taps.model)?)?;
-            parts
-                .set_record::<LC::Backend>("optimizer", received("optimizer", &taps.optimizer)?)?;
-            parts
-                .set_record::<LC::Backend>("scheduler", received("scheduler", &taps.scheduler)?)?;
+            let model = || received("model", &taps.model);
+            parts.record::<LC::Backend, _>("model", model, drop)?;
         } else {
+            // Unlike the record alone, the module is checked.
             let mut model = learner.model();
             parts.module::<LC::Backend, _>("model", &mut model)?;
             learner.load_model(model.into_record());
-            learner.load_optim(parts.record::<LC::Backend, _>("optimizer")?);
-            learner.load_scheduler(parts.record::<LC::Backend, _>("scheduler")?);
         }
+        let optimizer = || received("optimizer", &taps.optimizer);
+        parts.record::<LC::Backend, _>("optimizer", optimizer, |record| {
+            learner.load_optim(record)
+        })?;
+        let scheduler = || received("scheduler", &taps.scheduler);
+        parts.record::<LC::Backend, _>("scheduler", scheduler, |record| {
+            learner.load_scheduler(record);
+        })?;
         parts.loader("position", &self.loader)?;
         parts.value("place", &mut self.place)
     }

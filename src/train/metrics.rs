@@ -5,7 +5,7 @@ use std::fmt;
 use burn::tensor::backend::ExecutionError;
 use burn::tensor::{DType, IndexingUpdateOp, Int, Tensor};
 
-use super::Reading;
+use super::Readback;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 
@@ -68,10 +68,10 @@ impl Mean {
     /// # Errors
     ///
     /// Returns an error if the device fails.
-    pub fn read(&mut self) -> Result<Option<Reading<f64>>, ExecutionError> {
+    pub fn read(&mut self) -> Result<Option<Readback<f64>>, ExecutionError> {
         self.samples = 0;
         let first = |data: burn::tensor::TensorData| data.iter::<f64>().next().unwrap_or(f64::NAN);
-        self.mean.take().map(|mean| Reading::start(mean, first)).transpose()
+        self.mean.take().map(|mean| Ok(Readback::start(mean)?.map(first))).transpose()
     }
 }
 
@@ -116,12 +116,12 @@ impl Accuracy {
     /// # Errors
     ///
     /// Returns an error if the device fails.
-    pub fn read(&mut self) -> Result<Option<Reading<f64>>, ExecutionError> {
+    pub fn read(&mut self) -> Result<Option<Readback<f64>>, ExecutionError> {
         let samples = std::mem::take(&mut self.samples) as f64;
         let share = move |data: burn::tensor::TensorData| {
             data.iter::<f64>().next().unwrap_or(f64::NAN) / samples
         };
-        self.correct.take().map(|correct| Reading::start(correct, share)).transpose()
+        self.correct.take().map(|correct| Ok(Readback::start(correct)?.map(share))).transpose()
     }
 }
 
@@ -137,6 +137,8 @@ fn predicted(scores: Tensor<Wgsl, 2>, samples: usize) -> Tensor<Wgsl, 1, Int> {
 pub struct Confusion {
     /// `[classes * classes]`, the row is the label.
     counts: Tensor<Wgsl, 1, Int>,
+    /// Where the row of each label begins, `[classes]`.
+    rows: Tensor<Wgsl, 1, Int>,
     classes: usize,
 }
 
@@ -148,7 +150,11 @@ impl Confusion {
     /// Panics if there are no classes.
     pub fn new(classes: usize, device: &WgslDevice) -> Self {
         assert!(classes > 0, "there are no classes");
-        Self { counts: Tensor::zeros([classes * classes], device), classes }
+        Self {
+            counts: Tensor::zeros([classes * classes], device),
+            rows: Tensor::arange(0..classes as i64, device) * classes as i64,
+            classes,
+        }
     }
 
     /// Adds the scores `[n, classes]` and the labels `[n]` of samples. A label that is not in `0..classes` is an error:
@@ -167,12 +173,10 @@ impl Confusion {
         if samples == 0 {
             return;
         }
-        let classes = classes as i64;
         let predicted = predicted(scores, samples);
         let ones = predicted.ones_like();
         // Not `labels * classes`: a label that is no class could count as another.
-        let rows = Tensor::<Wgsl, 1, Int>::arange(0..classes, &labels.device()) * classes;
-        let indices = rows.select(0, labels) + predicted;
+        let indices = self.rows.clone().select(0, labels) + predicted;
         self.counts = self.counts.clone().select_assign(0, indices, ones, IndexingUpdateOp::Add);
     }
 
@@ -181,13 +185,14 @@ impl Confusion {
     /// # Errors
     ///
     /// Returns an error if the device fails.
-    pub fn read(&mut self) -> Result<Reading<ConfusionMatrix>, ExecutionError> {
+    pub fn read(&mut self) -> Result<Readback<ConfusionMatrix>, ExecutionError> {
         let classes = self.classes;
         let zeros = self.counts.zeros_like();
-        Reading::start(std::mem::replace(&mut self.counts, zeros), move |data| {
+        let counts = Readback::start(std::mem::replace(&mut self.counts, zeros))?;
+        Ok(counts.map(move |data| {
             let counts = data.iter::<i64>().map(|count| u64::try_from(count).unwrap_or_default());
             ConfusionMatrix { classes, counts: counts.collect() }
-        })
+        }))
     }
 }
 

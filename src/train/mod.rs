@@ -42,7 +42,7 @@ pub use learner::RunStrategy;
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
 pub use metrics::{Accuracy, Confusion, ConfusionMatrix, Mean};
-pub use readback::{IntoReadback, Readback, Reading};
+pub use readback::{IntoReadback, Readback};
 pub use run::{Parts, Run, RunConfig, Saved};
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
 pub use segments::{Segments, SegmentsBackward};

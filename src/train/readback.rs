@@ -1,14 +1,13 @@
 //! Data on its way from a device to the host, which the program takes later.
 
 use std::fmt;
-use std::sync::Arc;
 
 use burn::tensor::backend::ExecutionError;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 
 use crate::backend::{LaterData, Wgsl, WgslTensor};
 
-/// The elements of a tensor, which the device copies to the host while the program goes on.
+/// The elements of a tensor, or a value of them, which the device copies to the host while the program goes on.
 ///
 /// `into_data()` waits until the device has computed all that was asked for, and the device then has nothing to do
 /// until the next launch. A readback that starts now and is taken some steps later finds its data there.
@@ -24,9 +23,12 @@ use crate::backend::{LaterData, Wgsl, WgslTensor};
 /// assert_eq!(readback.take()?.to_vec::<f32>()?, [3.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Readback(LaterData);
+pub struct Readback<T = TensorData> {
+    data: LaterData,
+    value: Box<dyn FnOnce(TensorData) -> T + Send>,
+}
 
-impl fmt::Debug for Readback {
+impl<T> fmt::Debug for Readback<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Readback").field("is_ready", &self.is_ready()).finish_non_exhaustive()
     }
@@ -40,32 +42,43 @@ impl Readback {
     ///
     /// Returns an error if the device fails, or if the tensor is larger.
     pub fn start(tensor: impl IntoReadback) -> Result<Self, ExecutionError> {
-        LaterData::start(tensor.into_tensor()).map(Self)
+        let data = LaterData::start(tensor.into_tensor())?;
+        Ok(Self { data, value: Box::new(|data| data) })
     }
+}
 
+impl<T: 'static> Readback<T> {
+    /// Returns a readback of a value that is computed from this one's.
+    pub fn map<U>(self, value: impl FnOnce(T) -> U + Send + 'static) -> Readback<U> {
+        let Self { data, value: first } = self;
+        Readback { data, value: Box::new(move |data| value(first(data))) }
+    }
+}
+
+impl<T> Readback<T> {
     /// Returns whether [`take`](Self::take) would not wait.
     pub fn is_ready(&self) -> bool {
-        self.0.is_ready()
+        self.data.is_ready()
     }
 
-    /// Returns the elements. Waits for the device if they are not there yet, but not for later work. In a browser,
-    /// which cannot wait, they are lost if they are not there yet.
+    /// Returns the value. Waits for the device if it is not there yet, but not for later work. In a browser, which
+    /// cannot wait, it is lost if it is not there yet.
     ///
     /// # Errors
     ///
-    /// Returns an error if the device failed, if an index was out of range, and in a browser if the data is not there
+    /// Returns an error if the device failed, if an index was out of range, and in a browser if the value is not there
     /// yet.
-    pub fn take(self) -> Result<TensorData, ExecutionError> {
-        self.0.take()
+    pub fn take(self) -> Result<T, ExecutionError> {
+        Ok((self.value)(self.data.take()?))
     }
 
-    /// Returns the elements as [`take`](Self::take) does, also in a browser.
+    /// Returns the value as [`take`](Self::take) does, also in a browser.
     ///
     /// # Errors
     ///
     /// Returns an error if the device failed, or if an index was out of range.
-    pub async fn take_async(self) -> Result<TensorData, ExecutionError> {
-        self.0.take_async().await
+    pub async fn take_async(self) -> Result<T, ExecutionError> {
+        Ok((self.value)(self.data.take_async().await?))
     }
 }
 
@@ -99,49 +112,5 @@ impl<const D: usize> IntoReadback for Tensor<Wgsl, D, Int> {
 impl<const D: usize> IntoReadback for Tensor<Wgsl, D, Bool> {
     fn into_tensor(self) -> WgslTensor {
         self.into_primitive()
-    }
-}
-
-/// A value that is computed on the host from a readback: what a metric returns.
-pub struct Reading<T> {
-    readback: Readback,
-    value: Arc<dyn Fn(TensorData) -> T + Send + Sync>,
-}
-
-impl<T> fmt::Debug for Reading<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reading").field(&self.readback).finish()
-    }
-}
-
-impl<T> Reading<T> {
-    pub(super) fn start(
-        tensor: impl IntoReadback,
-        value: impl Fn(TensorData) -> T + Send + Sync + 'static,
-    ) -> Result<Self, ExecutionError> {
-        Ok(Self { readback: Readback::start(tensor)?, value: Arc::new(value) })
-    }
-
-    /// Returns whether [`take`](Self::take) would not wait.
-    pub fn is_ready(&self) -> bool {
-        self.readback.is_ready()
-    }
-
-    /// Returns the value. Waits if it is not there yet.
-    ///
-    /// # Errors
-    ///
-    /// As [`Readback::take`].
-    pub fn take(self) -> Result<T, ExecutionError> {
-        Ok((self.value)(self.readback.take()?))
-    }
-
-    /// Returns the value, also in a browser.
-    ///
-    /// # Errors
-    ///
-    /// As [`Readback::take_async`].
-    pub async fn take_async(self) -> Result<T, ExecutionError> {
-        Ok((self.value)(self.readback.take_async().await?))
     }
 }

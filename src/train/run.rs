@@ -82,30 +82,23 @@ impl Parts<'_> {
         matches!(self.direction, Direction::Save(_))
     }
 
-    /// Saves a record.
+    /// Saves the record that `get` returns, or gives the one that was saved to `set`.
     #[cfg(feature = "learner")]
-    pub(super) fn set_record<B: Backend>(
+    pub(super) fn record<B, R>(
         &mut self,
         name: &str,
-        record: impl Record<B>,
-    ) -> Result<(), CheckpointError> {
-        match &mut self.direction {
-            Direction::Save(state) => state.set_record(name, record),
-            Direction::Resume(_) => Ok(()),
-        }
-    }
-
-    /// Returns the record of a part that is resumed.
-    #[cfg(feature = "learner")]
-    pub(super) fn record<B, R>(&self, name: &str) -> Result<R, CheckpointError>
+        get: impl FnOnce() -> Result<R, CheckpointError>,
+        set: impl FnOnce(R),
+    ) -> Result<(), CheckpointError>
     where
         B: Backend<Device = WgslDevice>,
         R: Record<B>,
     {
-        match &self.direction {
-            Direction::Save(state) => state.record(name, &self.device),
-            Direction::Resume(state) => state.record(name, &self.device),
+        match &mut self.direction {
+            Direction::Save(state) => state.set_record::<B>(name, get()?)?,
+            Direction::Resume(state) => set(state.record::<B, R>(name, &self.device)?),
         }
+        Ok(())
     }
 
     /// Saves or resumes a module: its parameters and running statistics.

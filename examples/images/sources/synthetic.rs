@@ -1,5 +1,7 @@
 //! Images of bars, discs and rings with noise, for a run without files.
 
+use digits::rng::Rng;
+
 use super::{Format, Images, Source};
 
 const CLASSES: [&str; 6] = ["disc", "ring", "bar", "column", "slash", "backslash"];
@@ -13,18 +15,11 @@ pub fn generate(train: usize, format: Format, seed: u64) -> Source {
 
 fn images(count: usize, format: Format, seed: u64) -> Images {
     let (mut pixels, mut labels) = (Vec::with_capacity(count * format.len()), Vec::new());
-    let mut state = seed;
+    let mut rng = Rng(seed);
     for index in 0..count {
         let label = index % CLASSES.len();
         labels.push(label as u8);
-        let mut draw = || {
-            // splitmix64
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 40) as f64 / f64::from(1u32 << 24)
-        };
+        let mut draw = || rng.below(1 << 24) as f64 / f64::from(1u32 << 24);
         let side = format.side as f64;
         let centre = [(); 2].map(|()| side * (0.35 + 0.3 * draw()));
         let size = side * (0.15 + 0.15 * draw());

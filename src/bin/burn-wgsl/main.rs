@@ -101,6 +101,8 @@ enum CliError {
     Plot(String),
     #[error("{0}")]
     Usage(String),
+    #[error("the measurement failed: {0}")]
+    Measurement(String),
     #[error(
         "nothing was measured: every workload was skipped or failed; see the report for the reasons"
     )]

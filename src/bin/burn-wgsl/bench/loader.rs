@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
                     let config = LoaderConfig { workers, prefetch, ..LoaderConfig::new(BATCH) };
                     let measured = measure(&device, config, upload, batches);
                     let (batches_per_second, waited) =
-                        measured.map_err(|error| CliError::Usage(error.to_string()))?;
+                        measured.map_err(|error| CliError::Measurement(error.to_string()))?;
                     let device = device.to_string();
                     rows.push(Row {
                         device,
