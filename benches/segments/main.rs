@@ -3,10 +3,10 @@
 //!
 //! `SEGMENTS_DEVICE` selects the device [default: auto], `SEGMENTS_PLOT` a file for a plot as SVG.
 
-use burn::module::Module;
-use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
-use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConfig};
-use burn::nn::{LayerNorm, LayerNormConfig};
+#[path = "../shared/block.rs"]
+mod block;
+
+use block::Block;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Tensor};
@@ -20,32 +20,6 @@ const LAYERS: usize = 8;
 const WIDTH: usize = 128;
 /// Sequences of a batch, and their tokens.
 const BATCH: [usize; 2] = [16, 64];
-
-/// A layer of the transformer.
-#[derive(Module, Debug)]
-struct Block<B: Backend> {
-    attention: MultiHeadAttention<B>,
-    feed_forward: PositionWiseFeedForward<B>,
-    norms: [LayerNorm<B>; 2],
-}
-
-impl<B: Backend> Block<B> {
-    fn new(device: &B::Device) -> Self {
-        let attention = MultiHeadAttentionConfig::new(WIDTH, 4).with_dropout(0.1);
-        let feed_forward = PositionWiseFeedForwardConfig::new(WIDTH, 4 * WIDTH).with_dropout(0.1);
-        Self {
-            attention: attention.init(device),
-            feed_forward: feed_forward.init(device),
-            norms: [(); 2].map(|()| LayerNormConfig::new(WIDTH).init(device)),
-        }
-    }
-
-    fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let normed = MhaInput::self_attn(self.norms[0].forward(x.clone()));
-        let x = x + self.attention.forward(normed).context;
-        x.clone() + self.feed_forward.forward(self.norms[1].forward(x))
-    }
-}
 
 fn through(blocks: &[Block<B>], x: Tensor<B, 3>) -> Tensor<B, 3> {
     blocks.iter().fold(x, |x, block| block.forward(x))
@@ -82,7 +56,7 @@ fn main() {
     let device: WgslDevice =
         device.parse().unwrap_or_else(|error| panic!("SEGMENTS_DEVICE: {error}"));
     println!("{}\n", device.describe().unwrap_or_else(|error| panic!("{error}")));
-    let blocks: Vec<Block<B>> = (0..LAYERS).map(|_| Block::new(&device)).collect();
+    let blocks: Vec<Block<B>> = (0..LAYERS).map(|_| Block::new(WIDTH, &device)).collect();
     let [sequences, tokens] = BATCH;
     let shape = [sequences, tokens, WIDTH];
     let x = Tensor::<B, 3>::random(shape, Distribution::Normal(0.0, 1.0), &device);

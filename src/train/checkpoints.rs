@@ -245,7 +245,7 @@ fn latest(folder: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
         match read(&saved) {
             Ok(checkpoint) => return Ok(Some(Checkpoint { damaged, ..checkpoint })),
             Err(error @ CheckpointError::Damaged { .. }) if saved.path.exists() => {
-                log::warn!("{error}; the checkpoint before it is used");
+                log::warn!("{error}; it is passed over");
                 damaged.push(error);
             }
             // It may be whole: the run must not go back in silence.

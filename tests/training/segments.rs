@@ -1,9 +1,11 @@
 //! Segments whose activations are computed again.
 
+#[path = "../../benches/shared/block.rs"]
+mod block;
+
+use block::Block;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
-use burn::nn::transformer::{PositionWiseFeedForward, PositionWiseFeedForwardConfig};
-use burn::nn::{Dropout, DropoutConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
@@ -13,34 +15,6 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, random_
 use crate::common::{devices, gpus, serial_guard};
 
 type B = Autodiff<Wgsl>;
-
-#[derive(Module, Debug)]
-struct Block<B: Backend> {
-    attention: MultiHeadAttention<B>,
-    feed_forward: PositionWiseFeedForward<B>,
-    norms: [LayerNorm<B>; 2],
-    dropout: Dropout,
-}
-
-impl<B: Backend> Block<B> {
-    fn new(width: usize, device: &B::Device) -> Self {
-        let attention = MultiHeadAttentionConfig::new(width, 4).with_dropout(0.0);
-        let feed_forward = PositionWiseFeedForwardConfig::new(width, 4 * width).with_dropout(0.1);
-        Self {
-            attention: attention.init(device),
-            feed_forward: feed_forward.init(device),
-            norms: [(); 2].map(|()| LayerNormConfig::new(width).init(device)),
-            dropout: DropoutConfig::new(0.2).init(),
-        }
-    }
-
-    fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let attended =
-            self.attention.forward(MhaInput::self_attn(self.norms[0].forward(x.clone())));
-        let x = x + self.dropout.forward(attended.context);
-        x.clone() + self.feed_forward.forward(self.norms[1].forward(x))
-    }
-}
 
 #[derive(Module, Debug)]
 struct Model<B: Backend> {
