@@ -1,7 +1,7 @@
 //! The training loop and its measurements.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use burn::optim::Optimizer;
@@ -123,20 +123,22 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
         self
     }
 
-    /// Tests the model after an epoch. Returns the mean loss and the accuracy.
+    /// Reads the loss of an epoch, and tests the model. Returns the mean loss, the accuracy, and the seconds from `start`
+    /// until the device has computed the loss.
     ///
     /// # Errors
     ///
     /// Returns an error if the loss is infinite or NaN.
     fn end_epoch(
         &mut self,
-        seconds: f64,
+        start: Instant,
         rng: u64,
         test: &SampleTensors<Wgsl>,
-    ) -> Result<(f64, f64)> {
+    ) -> Result<(f64, f64, f64)> {
         let epochs = self.progress.epochs + 1;
         let loss_sum = self.loss_sum.clone().into_scalar().elem::<f64>();
         let loss = loss_sum / self.settings.images as f64;
+        let seconds = start.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bail!(
                 "the training loss became {loss} in epoch {epochs}; try a smaller --learning-rate"
@@ -148,7 +150,7 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
         self.history.seconds.push(seconds);
         self.progress = Progress { epochs, rng, ..Progress::default() };
         self.loss_sum = self.loss_sum.zeros_like();
-        Ok((loss, accuracy))
+        Ok((loss, accuracy, seconds))
     }
 }
 
@@ -192,8 +194,10 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     'training: while training.progress.epochs < options.epochs {
         let epoch = training.progress.epochs + 1;
         bar.set_message(format!("epoch {epoch}/{}", options.epochs));
-        let epoch_start = Instant::now();
-        let seconds_before = training.progress.seconds;
+        // Before now, if the epoch is resumed.
+        let before = Duration::from_secs_f64(training.progress.seconds);
+        let now = Instant::now();
+        let epoch_start = now.checked_sub(before).unwrap_or(now);
         let mut rng = Rng(training.progress.rng);
         let order = int_tensor(rng.permutation(train.count), device);
         while training.progress.images < train.count {
@@ -208,7 +212,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             }
             bar.inc(1);
             training.progress.images = end;
-            training.progress.seconds = seconds_before + epoch_start.elapsed().as_secs_f64();
+            training.progress.seconds = epoch_start.elapsed().as_secs_f64();
             let goes_on = match &mut run {
                 Some((run, _)) => run.end_step(&mut training)?,
                 None => !options.stop.is_requested(),
@@ -218,9 +222,8 @@ pub fn train<O: Optimizer<Model<B>, B>>(
                 break 'training;
             }
         }
-        let seconds = seconds_before + epoch_start.elapsed().as_secs_f64();
-        let ended = training.end_epoch(seconds, rng.0, &test);
-        let (loss, accuracy) = ended.inspect_err(|_| bar.finish_and_clear())?;
+        let ended = training.end_epoch(epoch_start, rng.0, &test);
+        let (loss, accuracy, seconds) = ended.inspect_err(|_| bar.finish_and_clear())?;
         bar.suspend(|| {
             println!(
                 "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",

@@ -635,7 +635,8 @@ impl Runtime {
     fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
         let Some(progress) = overdue else { return Ok(()) };
         match progress.wait_for_room(&self.gpu)? {
-            Some(submission) if CAN_BLOCK => {
+            // An idle device has finished it.
+            Some(submission) if CAN_BLOCK && !self.gpu.is_idle() => {
                 let _waiting = Waiting::begin(Wait::Room);
                 self.gpu.wait(Some(submission))
             }
