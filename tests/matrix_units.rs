@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use burn::tensor::module::{attention, conv_transpose2d, conv2d, linear};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
-use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::runtime::{Event, Observer, Origin};
 use burn_wgsl::{
     Autodiff, Precision, ProductPath, Wgsl, WgslDevice, autocast, product_path, set_fusion,
 };
@@ -39,7 +39,7 @@ impl UnitsUsed {
 }
 
 impl Observer for UnitsUsed {
-    fn event(&self, op: &'static str, event: Event<'_>) {
+    fn event(&self, Origin { op, .. }: Origin, event: Event<'_>) {
         if let Event::Dispatch { kernel, .. } = event {
             let name = kernel.to_string();
             if name.contains(" UNITS ") {

@@ -16,6 +16,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
+use burn_wgsl::ProfileError;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
@@ -86,8 +87,11 @@ fn run(
         checkpoints: args.checkpoints.clone(),
     };
     // An adapter that cannot be profiled is an error now, not after ten steps.
-    let peaks = observed.profile.as_ref().map(|_| profiler::peaks(&device).context("--profile"));
-    let observed = Observed { peaks: peaks.transpose()?, ..observed };
+    let peaks = match observed.profile.as_ref().map(|_| profiler::peaks(&device)) {
+        None | Some(Err(ProfileError::Cpu)) => None,
+        Some(peaks) => Some(peaks.context("--profile")?),
+    };
+    let observed = Observed { peaks, ..observed };
     let dataset = match &args.data {
         Some(path) => Dataset::read(path)?,
         None => Dataset::built_in()?,

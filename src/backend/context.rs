@@ -25,11 +25,11 @@ use super::transfer::{
 };
 use crate::autocast::FloatOperands;
 use crate::autocast::rules::Rule;
-use crate::cpu::{Flex, FlexDevice, FlexQTensor, FlexTensor, check_memory, is_large};
+use crate::cpu::{Flex, FlexDevice, FlexQTensor, FlexTensor, check_memory, is_large, observed};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::kernels::ops::table;
-use crate::runtime::{Runtime, set_current_op};
+use crate::runtime::{Runtime, begin_op};
 use crate::tensor::{self, Tensor};
 
 /// How the operands and the result of a kernel are converted between storage and compute types.
@@ -85,7 +85,7 @@ pub(crate) struct OpContext {
 impl OpContext {
     /// Creates the context of an op without operands.
     pub fn new(op: &'static str, conversion: Conversion, rule: Rule) -> Self {
-        set_current_op(op);
+        begin_op(op);
         Self {
             op,
             conversion,
@@ -191,7 +191,8 @@ impl OpContext {
         self.requested = Some(dtype);
     }
 
-    fn device(&self) -> WgslDevice {
+    /// Returns the device of the op.
+    pub fn device(&self) -> WgslDevice {
         self.device.unwrap_or_default()
     }
 
@@ -447,7 +448,7 @@ impl OpOutput for WgslTensor {
             tensor
         };
         if !context.on_gpu() {
-            return Self::new(device, Storage::Cpu(tensor));
+            return Self::new(device, Storage::Cpu(observed(tensor)));
         }
         let data = HostData::new(tensor.into_data());
         let data = data.unwrap_or_else(|error| fail(context.op, &device, &error));

@@ -150,8 +150,11 @@ macro_rules! on_cpu {
         let mut result = ResultSize::default();
         $($arg.size_result(&mut result);)*
         $context.check_host_memory(&result);
+        let computing = Computing::begin(&$context, |_operands| {
+            $($arg.inspect_operand(stringify!($arg), _operands);)*
+        });
         $(let $arg = $arg.into_cpu(&$context);)*
-        OpOutput::from_cpu($cpu, &$context)
+        computing.end(OpOutput::from_cpu($cpu, &$context))
     }};
 }
 
@@ -258,6 +261,8 @@ pub(crate) mod prelude {
     pub(crate) use burn_backend::{ExecutionError, TensorData};
 
     pub(crate) use super::super::Wgsl;
+    #[cfg(feature = "cpu")]
+    pub(crate) use super::super::computing::Computing;
     pub(crate) use super::super::context::{
         Conversion, OpContext, OpOutput, ResultSize, RowOperand,
     };

@@ -12,7 +12,7 @@ use super::transfer;
 use crate::autocast::rules::Rule;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
 use crate::kernels::launch::expression;
-use crate::runtime::{RuntimeError, set_current_op};
+use crate::runtime::{RuntimeError, begin_op};
 use crate::tensor::{self, Tensor};
 
 impl WgslTensor {
@@ -35,7 +35,7 @@ pub(crate) fn is_on_cpu(tensor: &WgslTensor) -> Result<bool, DeviceError> {
 /// Returns a tensor as kernels take it, for the op `name`. The error is the element type of a tensor that the device
 /// does not store.
 pub(crate) fn on_gpu(name: &'static str, tensor: WgslTensor) -> Result<Tensor, String> {
-    set_current_op(name);
+    begin_op(name);
     match tensor.storage {
         Storage::Gpu(tensor) => Ok(tensor),
         Storage::Cpu(tensor) => {

@@ -11,6 +11,7 @@
 //! | find the first NaN | [`set_values`] | `BURN_WGSL_DEBUG=nan` |
 //! | find the first NaN or infinity | [`set_values`] | `BURN_WGSL_DEBUG=finite` |
 //! | name each wait for a GPU in the log | [`set_waits`] | `BURN_WGSL_DEBUG=waits` |
+//! | lines of the program in profiles and memory recordings | [`set_lines`] | `BURN_WGSL_DEBUG=lines` |
 //! | compile shaders with all checks | [`check_shaders`] | `BURN_WGSL_CHECKED=1` |
 //! | print the WGSL of each kernel | | `BURN_WGSL_PRINT_KERNELS=1` |
 //! | compare two runs | [`compare_runs`] | |
@@ -31,7 +32,7 @@ use super::resolve::runtime;
 use super::tensor::{Storage, WgslTensor};
 use super::transfer::read_blocking;
 use crate::device::CAN_BLOCK;
-use crate::runtime::{current_scope, set_current_op, show_waits};
+use crate::runtime::{current_scope, record_lines, set_current_op, show_waits};
 use crate::variables;
 
 pub use crate::runtime::check_shaders;
@@ -72,6 +73,10 @@ fn modes_of_environment() -> u8 {
         "finite" => modes | FINITE,
         "waits" => {
             show_waits(true);
+            modes
+        }
+        "lines" => {
+            record_lines(true);
             modes
         }
         _ => {
@@ -119,6 +124,14 @@ pub fn set_values(values: Values) {
 /// that wait. Off by default. A training loop is fast if it rarely waits.
 pub fn set_waits(enabled: bool) {
     show_waits(enabled);
+}
+
+/// Notes the line of the program at which each op is called: the innermost one that is not in Burn or another library.
+/// [Profiles](crate::profiler) and [memory recordings](crate::memory) then list it. Ops of a backward pass have the line
+/// that calls `backward`. Off by default: it makes an op about a millisecond slower on the host. A program without line
+/// tables (`debug = "line-tables-only"`) has only names of functions, and a browser has neither.
+pub fn set_lines(enabled: bool) {
+    record_lines(enabled);
 }
 
 /// The first difference between two runs: see [`compare_runs`].

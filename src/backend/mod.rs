@@ -25,6 +25,7 @@ mod resolve;
 mod tensor;
 mod transfer;
 
+mod computing;
 mod context;
 mod contract;
 pub(crate) mod custom;

@@ -17,14 +17,14 @@ use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
     kernel_format, stored_dtype,
 };
-use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error};
+use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error, observed};
 use crate::device::WgslDevice;
 use crate::kernels::dequantize;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantized::Quantized;
 use crate::kernels::views;
-use crate::runtime::{Allocation, Runtime};
+use crate::runtime::{Allocation, Runtime, begin_op};
 use crate::tensor::{self, Tensor};
 
 /// Integers of 8 bits are uploaded as bytes from this size on.
@@ -42,6 +42,7 @@ pub(crate) fn upload(
     device: &WgslDevice,
     op: &'static str,
 ) -> WgslTensor {
+    begin_op(op);
     let data = HostData::of_kind(data, kind).unwrap_or_else(|error| fail(op, device, &error));
     upload_checked(data, device, op)
 }
@@ -68,7 +69,7 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
             Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
         }
         None if !HAS_CPU => fail_without_cpu(op),
-        None => Storage::Cpu(data.into_flex()),
+        None => Storage::Cpu(observed(data.into_flex())),
     };
     WgslTensor::new(*device, storage)
 }

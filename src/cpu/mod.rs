@@ -37,6 +37,7 @@ modules! {
     index
     interpolate
     norm
+    observed
     present
     product
     quantized

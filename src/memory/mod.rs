@@ -31,7 +31,8 @@
 //! An op that overwrites an operand in place allocates nothing: the memory stays with the op that
 //! allocated it.
 //!
-//! The memory of the CPU device is not counted: its usage is zero, and it cannot be recorded.
+//! The memory of the CPU device is not counted: its usage is zero. A recording of it lists the results of ops and what is
+//! uploaded, from its beginning on; not the memory that an op needs meanwhile.
 
 mod recording;
 mod report;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-use crate::runtime::{Bytes, PeakId, Runtime, RuntimeError};
+use crate::runtime::{Bytes, Observed, PeakId, Runtime, RuntimeError};
 
 pub use crate::runtime::{MemoryReport, MemoryUsage, SizeRange};
 pub use recording::{Growth, Holder, Mark, MemoryEvent, Recording, Snapshot};
@@ -62,10 +63,9 @@ pub enum MemoryError {
     /// The device failed while pending results were computed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The CPU device has no memory of its own, and cannot be recorded or limited.
+    /// The CPU device has no memory of its own, and cannot be limited.
     #[error(
-        "tensors on the CPU device are in the host's memory, which is neither recorded nor limited; choose a GPU or \
-         `software`"
+        "tensors on the CPU device are in the host's memory, which is not limited; choose a GPU or `software`"
     )]
     Cpu,
     /// The size of the device's memory is not known.
@@ -279,11 +279,10 @@ impl Drop for Peak<'_> {
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device, it cannot be opened, it is the CPU, or the
-/// computation of pending results fails.
+/// Returns an error if there is no such device, it cannot be opened, or the computation of pending results fails.
 pub fn record(device: &WgslDevice) -> Result<Recording, MemoryError> {
-    let runtime = runtime_of(device)?.ok_or(MemoryError::Cpu)?;
+    let device = Observed::of(device)?;
     // Results that are pending now are not part of the recording.
-    runtime.record_deferred()?;
-    Ok(Recording::begin(runtime))
+    device.record_deferred()?;
+    Ok(Recording::begin(device))
 }

@@ -13,7 +13,8 @@ use web_time::Instant;
 use super::MemoryError;
 use crate::pages;
 use crate::runtime::{
-    Bytes, Event, Location, MemoryUsage, Observation, Observer, Runtime, current_scope, write_file,
+    Bytes, Event, Location, MemoryUsage, Observation, Observed, Observer, Origin, current_scope,
+    write_file,
 };
 
 /// The page of a snapshot.
@@ -35,6 +36,8 @@ pub struct Holder {
     /// The scopes in which it was allocated, from the outermost on, separated by slashes. Empty
     /// outside of all.
     pub scope: String,
+    /// The line of the program that called the op, if [`debug::set_lines`](crate::debug::set_lines) is on.
+    pub line: &'static str,
     /// Number of allocations.
     pub allocations: u64,
     /// Their size in bytes, including padding.
@@ -72,6 +75,8 @@ pub struct Growth {
     pub op: &'static str,
     /// The scopes, separated by slashes.
     pub scope: String,
+    /// The line of the program, if lines were recorded.
+    pub line: &'static str,
     /// The difference in the number of allocations.
     pub allocations: i64,
     /// The difference in bytes.
@@ -80,10 +85,15 @@ pub struct Growth {
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { op, scope, allocations, bytes } = self;
+        let Self { op, scope, line, allocations, bytes } = self;
         let sign = if *bytes < 0 { "-" } else { "+" };
         write!(f, "{sign}{}, {allocations:+} tensors: {op}", Bytes(bytes.unsigned_abs()))?;
-        if scope.is_empty() { Ok(()) } else { write!(f, " in {scope}") }
+        for (word, place) in [("in", &scope[..]), ("by", line)] {
+            if !place.is_empty() {
+                write!(f, " {word} {place}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -151,18 +161,18 @@ fn write(path: &Path, text: &str) -> Result<(), MemoryError> {
 
 /// A recording of a device's memory: see [`record`](super::record). It ends when it is dropped.
 pub struct Recording {
-    runtime: Arc<Runtime>,
+    device: Observed,
     tracker: Arc<Tracker>,
     /// Ends when it is dropped.
     _observation: Observation,
 }
 
 impl Recording {
-    pub(super) fn begin(runtime: Arc<Runtime>) -> Self {
+    pub(super) fn begin(device: Observed) -> Self {
         let tracker = Arc::new(Tracker(Mutex::new(History::new())));
-        let (_observation, in_use) = runtime.observe_memory(tracker.clone());
+        let (_observation, in_use) = device.observe_memory(tracker.clone());
         tracker.0.lock().before += in_use.cast_signed();
-        Self { runtime, tracker, _observation }
+        Self { device, tracker, _observation }
     }
 
     /// Names this point in time, for [`growth`](Self::growth) and the chart. A later mark replaces
@@ -173,7 +183,7 @@ impl Recording {
     ///
     /// Returns an error if the computation of pending results fails.
     pub fn mark(&self, name: impl Into<String>) -> Result<(), MemoryError> {
-        self.runtime.record_deferred()?;
+        self.device.record_deferred()?;
         let mut history = self.tracker.0.lock();
         let mark = Mark { name: name.into(), micros: history.micros() };
         let held = history.held.iter().enumerate();
@@ -204,8 +214,9 @@ impl Recording {
             };
             let [from, to] = [at(from), at(to)];
             let growth = Growth {
-                op: label.op,
+                op: label.origin.op,
                 scope: label.scope.clone(),
+                line: label.origin.line,
                 allocations: to.allocations.cast_signed() - from.allocations.cast_signed(),
                 bytes: to.bytes.cast_signed() - from.bytes.cast_signed(),
             };
@@ -223,8 +234,8 @@ impl Recording {
     ///
     /// Returns an error if the computation of pending results fails.
     pub fn snapshot(&self) -> Result<Snapshot, MemoryError> {
-        self.runtime.record_deferred()?;
-        let usage = self.runtime.memory();
+        self.device.record_deferred()?;
+        let usage = self.device.memory();
         let mut history = self.tracker.0.lock();
         let before = history.before.max(0).cast_unsigned();
         let mut at_start = history.held_at_start.clone();
@@ -233,8 +244,8 @@ impl Recording {
         let held = history.held.clone();
         let holders = history.labels.iter().zip(&held).enumerate();
         Ok(Snapshot {
-            device: self.runtime.name(),
-            usage,
+            device: self.device.name(),
+            usage: usage.unwrap_or_else(|| history.usage()),
             before,
             forgotten: history.forgotten,
             at_start,
@@ -253,7 +264,7 @@ impl Recording {
 
 impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording").field("device", &self.runtime.name()).finish_non_exhaustive()
+        f.debug_struct("Recording").field("device", &self.device.name()).finish_non_exhaustive()
     }
 }
 
@@ -261,9 +272,11 @@ impl fmt::Debug for Recording {
 struct Tracker(Mutex<History>);
 
 impl Observer for Tracker {
-    fn event(&self, op: &'static str, event: Event<'_>) {
+    fn event(&self, origin: Origin, event: Event<'_>) {
         match event {
-            Event::Allocate { location, bytes, .. } => self.0.lock().allocate(op, location, bytes),
+            Event::Allocate { location, bytes, .. } => {
+                self.0.lock().allocate(origin, location, bytes);
+            }
             Event::Release { location, bytes } => self.0.lock().release(location, bytes),
             _ => {}
         }
@@ -296,16 +309,17 @@ impl Observer for Tracker {
     }
 }
 
-/// An op and a scope.
+/// An op, its line and its scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Label {
-    op: &'static str,
+    origin: Origin,
     scope: String,
 }
 
 impl Label {
     fn holder(&self, Held { allocations, bytes }: Held) -> Holder {
-        Holder { op: self.op, scope: self.scope.clone(), allocations, bytes }
+        let Origin { op, line } = self.origin;
+        Holder { op, line, scope: self.scope.clone(), allocations, bytes }
     }
 }
 
@@ -322,6 +336,9 @@ struct History {
     indices: FxHashMap<Label, u32>,
     /// What each label holds now.
     held: Vec<Held>,
+    /// What they hold together, and the most of it so far.
+    total: u64,
+    peak: u64,
     /// What is left of the allocations before the recording, in bytes.
     before: i64,
     /// Bytes of such allocations that were released in `events`.
@@ -338,12 +355,15 @@ struct History {
 
 impl History {
     fn new() -> Self {
-        let before = Label { op: "before the recording", scope: String::new() };
+        let origin = Origin { op: "before the recording", line: "" };
+        let before = Label { origin, scope: String::new() };
         Self {
             start: Instant::now(),
             labels: vec![before],
             indices: FxHashMap::default(),
             held: vec![Held::default()],
+            total: 0,
+            peak: 0,
             before: 0,
             released_before: 0,
             forgotten: 0,
@@ -354,12 +374,19 @@ impl History {
         }
     }
 
+    /// Returns what is in use of what was allocated since the recording began: what is known of the host.
+    fn usage(&self) -> MemoryUsage {
+        let (in_use, peak) = (self.total, self.peak);
+        let allocations = self.live.values().filter(|&&label| label != 0).count() as u64;
+        MemoryUsage { allocations, requested: in_use, in_use, reserved: in_use, peak }
+    }
+
     fn micros(&self) -> u64 {
         self.start.elapsed().as_micros() as u64
     }
 
-    fn allocate(&mut self, op: &'static str, location: Location, bytes: u64) {
-        let label = Label { op, scope: current_scope() };
+    fn allocate(&mut self, origin: Origin, location: Location, bytes: u64) {
+        let label = Label { origin, scope: current_scope() };
         let index = match self.indices.get(&label) {
             Some(&index) => index,
             None => {
@@ -374,6 +401,8 @@ impl History {
         let held = &mut self.held[index as usize];
         held.allocations += 1;
         held.bytes += bytes;
+        self.total += bytes;
+        self.peak = self.peak.max(self.total);
         self.live.insert((location.buffer, location.offset), index);
         self.push(index, bytes.cast_signed());
     }
@@ -387,6 +416,7 @@ impl History {
             let held = &mut self.held[index as usize];
             held.allocations -= 1;
             held.bytes -= bytes;
+            self.total -= bytes;
         }
         self.push(index, -bytes.cast_signed());
     }
@@ -427,10 +457,11 @@ mod tests {
         let mut history = History::new();
         history.before = 500;
         let at = |offset| Location { buffer: 1, offset };
-        history.allocate("kept", at(0), 10);
+        let of = |op| Origin { op, line: "" };
+        history.allocate(of("kept"), at(0), 10);
         history.release(at(1), 200);
         for _ in 0..MAX_EVENTS / 2 {
-            history.allocate("dropped", at(2), 30);
+            history.allocate(of("dropped"), at(2), 30);
             history.release(at(2), 30);
         }
         assert_eq!((history.forgotten, history.events.len()), (2, MAX_EVENTS));

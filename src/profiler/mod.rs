@@ -1,5 +1,5 @@
 //! Where the time goes: when each kernel ran on the GPU, for which ops and in which [`scope`], and
-//! what the host did meanwhile.
+//! what the host did meanwhile. On the CPU device, an op takes the place of a kernel, and wall time that of GPU time.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -13,7 +13,7 @@
 //!     x.clone().matmul(x).exp().into_data()
 //! }) {
 //!     Ok((_result, profile)) => println!("{}", profile.table(By::Op, Column::Time)),
-//!     Err(error) => println!("{error}"), // the CPU, or an adapter without timestamps
+//!     Err(error) => println!("{error}"), // an adapter without timestamps
 //! }
 //! ```
 //!
@@ -45,9 +45,10 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use web_time::Instant;
 
-use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
+use crate::device::{DeviceError, WgslDevice};
 use crate::runtime::{
-    CaptureError, Captured, Event, Location, Observation, Observer, Runtime, RuntimeError,
+    CaptureError, Captured, CapturedKernel, Event, Location, Observation, Observed, Observer,
+    Origin, RuntimeError, current_scope,
 };
 
 pub use peaks::{Peaks, peaks};
@@ -64,10 +65,9 @@ pub enum ProfileError {
     /// The device does not exist or cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The device is the CPU, which runs no kernels.
+    /// The device is the CPU, whose peak rates are not measured.
     #[error(
-        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time \
-         instead"
+        "the CPU device runs no kernels that would measure its peak rates; profile it without them"
     )]
     Cpu,
     /// The adapter or its driver does not support timestamp queries.
@@ -111,7 +111,7 @@ pub struct KernelTime {
     pub time: Duration,
 }
 
-/// A kernel launch. A launch that may run too long is several of them.
+/// A kernel launch. A launch that may run too long is several of them. On the CPU device, an op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
@@ -123,6 +123,8 @@ pub struct Span {
     pub op: &'static str,
     /// The elementwise ops in the kernel, if there are any, in order.
     pub ops: Vec<&'static str>,
+    /// The line of the program that called the op, if [`debug::set_lines`](crate::debug::set_lines) is on.
+    pub line: &'static str,
     /// The scopes that it was recorded in, from the outermost on, separated by slashes.
     pub scope: String,
     /// The types and shapes of the operands as the kernel sees them, such as
@@ -179,6 +181,8 @@ pub struct OpMemory {
 pub struct Profile {
     /// The adapter's name.
     pub device: String,
+    /// Whether this is the CPU device, whose ops take the place of kernels.
+    pub of_host: bool,
     /// One entry for each kernel variant that ran, by descending time.
     pub kernels: Vec<KernelTime>,
     /// All launches, in the order in which they were recorded.
@@ -212,7 +216,8 @@ impl Profile {
             .map(|captured| Span {
                 kernel: captured.kernel.name,
                 variant: indices.get(&captured.kernel.variant[..]).copied().unwrap_or_default(),
-                op: captured.op,
+                op: captured.origin.op,
+                line: captured.origin.line,
                 ops: captured.kernel.ops.clone(),
                 scope: captured.scope.to_string(),
                 operands: captured.operands.clone(),
@@ -224,7 +229,7 @@ impl Profile {
                 work: captured.work,
             })
             .collect();
-        Self { device, spans, host, memory: Vec::new(), wall, kernels, peaks: None }
+        Self { device, spans, host, wall, kernels, ..Self::default() }
     }
 
     /// Returns the profile with the peak rates of its device, which [`peaks()`] measures.
@@ -301,36 +306,35 @@ pub fn profile<R>(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device, it is the CPU, it has no timestamps, or another
-/// profile of it is being taken.
+/// Returns an error if there is no such device, it has no timestamps, or another profile of it is being taken. The CPU
+/// device needs neither.
 pub fn start(device: &WgslDevice) -> Result<Session, ProfileError> {
-    let runtime = runtime_of(device)?;
-    let began = runtime.begin_capture().map_err(|error| match error {
-        CaptureError::NoTimestamps => ProfileError::NoTimestamps { device: runtime.name() },
-        CaptureError::Busy => ProfileError::Busy { device: runtime.name() },
-        CaptureError::Runtime(error) => ProfileError::Runtime(error),
-    })?;
+    let device = Observed::of(device)?;
+    let name = device.name();
+    let began = match &device {
+        Observed::Gpu(runtime) => runtime.begin_capture().map_err(|error| match error {
+            CaptureError::NoTimestamps => ProfileError::NoTimestamps { device: name },
+            CaptureError::Busy => ProfileError::Busy { device: name },
+            CaptureError::Runtime(error) => ProfileError::Runtime(error),
+        })?,
+        Observed::Host => Instant::now(),
+    };
     let host = Arc::new(Host {
         began,
+        computes: matches!(device, Observed::Host),
+        computed: Mutex::default(),
         spans: Mutex::default(),
         memory: Mutex::default(),
         threads: Mutex::default(),
     });
-    let observation = runtime.observe(host.clone());
-    Ok(Session { runtime, host, observation: Some(observation) })
-}
-
-fn runtime_of(device: &WgslDevice) -> Result<Arc<Runtime>, ProfileError> {
-    match device.resolve()? {
-        ResolvedDevice::Cpu => Err(ProfileError::Cpu),
-        ResolvedDevice::Adapter(index) => Ok(Runtime::of(index)?),
-    }
+    let (observation, _) = device.observe_memory(host.clone());
+    Ok(Session { device, host, observation: Some(observation) })
 }
 
 /// A profile that is being taken. If it is dropped, it is discarded.
 #[must_use = "a profile ends with `finish`"]
 pub struct Session {
-    runtime: Arc<Runtime>,
+    device: Observed,
     host: Arc<Host>,
     /// Present until the profile ends.
     observation: Option<Observation>,
@@ -338,7 +342,7 @@ pub struct Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("device", &self.runtime.name()).finish_non_exhaustive()
+        f.debug_struct("Session").field("device", &self.device.name()).finish_non_exhaustive()
     }
 }
 
@@ -349,7 +353,9 @@ impl Session {
     ///
     /// Returns an error if the device failed or was lost; also in a browser, which cannot block.
     pub fn finish(self) -> Result<Profile, ProfileError> {
-        self.runtime.check_can_block()?;
+        if let Observed::Gpu(runtime) = &self.device {
+            runtime.check_can_block()?;
+        }
         pollster::block_on(self.finish_async())
     }
 
@@ -359,24 +365,28 @@ impl Session {
     ///
     /// Returns an error if the device failed or was lost.
     pub async fn finish_async(mut self) -> Result<Profile, ProfileError> {
-        let recorded = self.runtime.record_deferred();
+        let recorded = self.device.record_deferred();
         // The readback of the timestamps is not part of the profile.
         self.observation = None;
         // The capture ends also if the device failed.
-        let captured = self.runtime.end_capture().await;
+        let captured = match &self.device {
+            Observed::Gpu(runtime) => runtime.end_capture().await,
+            Observed::Host => Ok(std::mem::take(&mut *self.host.computed.lock())),
+        };
         recorded?;
         let captured = captured?;
         let wall = self.host.began.elapsed();
         let host = std::mem::take(&mut *self.host.spans.lock());
         let memory = std::mem::take(&mut *self.host.memory.lock()).by_op();
-        Ok(Profile { memory, ..Profile::new(self.runtime.name(), &captured, host, wall) })
+        let of_host = self.host.computes;
+        Ok(Profile { memory, of_host, ..Profile::new(self.device.name(), &captured, host, wall) })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.observation.is_some() {
-            self.runtime.cancel_capture();
+        if let (Some(_), Observed::Gpu(runtime)) = (&self.observation, &self.device) {
+            runtime.cancel_capture();
         }
     }
 }
@@ -384,6 +394,10 @@ impl Drop for Session {
 /// Records what the host does.
 struct Host {
     began: Instant,
+    /// Whether it is the device, whose ops take the place of launches.
+    computes: bool,
+    /// These ops.
+    computed: Mutex<Vec<Captured>>,
     spans: Mutex<Vec<HostSpan>>,
     memory: Mutex<Allocations>,
     /// The threads so far. Their index is the number of a thread.
@@ -408,13 +422,21 @@ impl Host {
 }
 
 impl Observer for Host {
-    fn event(&self, op: &'static str, event: Event<'_>) {
-        let now = self.began.elapsed();
+    fn event(&self, origin: Origin, event: Event<'_>) {
+        let (now, op) = (self.began.elapsed(), origin.op);
         match event {
             Event::Scope { name, began } => {
                 // A scope around the profile began before it.
                 let start = began.saturating_duration_since(self.began);
                 self.add(name.to_owned(), start, now.saturating_sub(start));
+            }
+            Event::Computed { began, took, operands, bytes } => {
+                let start = began.saturating_duration_since(self.began);
+                if self.computes {
+                    self.computed.lock().push(computed(origin, operands, bytes, start, took));
+                } else {
+                    self.add(format!("{op}: computed on the CPU"), start, took);
+                }
             }
             Event::Upload { bytes } => {
                 self.add(format!("{op}: upload of {bytes} bytes"), now, Duration::ZERO);
@@ -428,6 +450,29 @@ impl Observer for Host {
             Event::Release { location, .. } => self.memory.lock().remove(location),
             _ => {}
         }
+    }
+}
+
+/// Returns an op of the CPU device as what takes the place of a launch.
+fn computed(
+    origin: Origin,
+    operands: &str,
+    bytes: u64,
+    start: Duration,
+    time: Duration,
+) -> Captured {
+    let name = origin.op;
+    Captured {
+        kernel: Arc::new(CapturedKernel { name, variant: name.to_owned(), ops: Vec::new() }),
+        origin,
+        scope: current_scope().into(),
+        operands: operands.to_owned(),
+        bytes,
+        work: 0,
+        workgroups: 1,
+        recorded: start,
+        start,
+        time,
     }
 }
 

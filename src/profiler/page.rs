@@ -20,6 +20,7 @@ impl Profile {
             .map(|span| {
                 json!({
                     "kernel": span.kernel, "op": span.op, "ops": span.ops, "scope": span.scope,
+                    "line": span.line,
                     "operands": span.operands,
                     "recorded": micros(span.recorded), "start": micros(span.start),
                     "time": micros(span.time), "bytes": span.bytes, "work": span.work,
@@ -46,7 +47,7 @@ impl Profile {
         let peaks =
             self.peaks.map(|peaks| json!({ "operations": peaks.operations, "bytes": peaks.bytes }));
         json!({
-            "device": self.device, "wall": micros(self.wall), "launches": launches, "host": host,
+            "device": self.device, "of_host": self.of_host, "wall": micros(self.wall), "launches": launches, "host": host,
             "memory": memory, "peaks": peaks,
         })
         .to_string()

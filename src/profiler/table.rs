@@ -18,6 +18,8 @@ pub enum By {
     Op,
     /// The scope.
     Scope,
+    /// The line of the program, if [`debug::set_lines`](crate::debug::set_lines) is on.
+    Line,
 }
 
 /// A column of a table, by which it is sorted in descending order; names in ascending order.
@@ -93,11 +95,13 @@ impl Profile {
             By::Variant => "variant",
             By::Op => "op",
             By::Scope => "scope",
+            By::Line => "line",
         };
+        let time_heading = if self.of_host { "time" } else { "GPU time" };
         let of_peak = if self.peaks.is_some() { "  of peak" } else { "" };
         let mut out = format!(
             "{heading:<width$} {:>7} {:>10} {:>6} {:>10} {:>9} {:>8}{of_peak} {:>9}{of_peak}\n",
-            "calls", "GPU time", "share", "per call", "bytes", "GB/s", "Gop/s"
+            "calls", time_heading, "share", "per call", "bytes", "GB/s", "Gop/s"
         );
         for row in &rows {
             let seconds = row.time.as_secs_f64();
@@ -163,6 +167,8 @@ impl Profile {
                 By::Op => span.op,
                 By::Scope if span.scope.is_empty() => "no scope",
                 By::Scope => &span.scope,
+                By::Line if span.line.is_empty() => "no line",
+                By::Line => span.line,
             };
             let index = *indices.entry(name).or_insert_with(|| {
                 rows.push(Row { name: name.to_owned(), ..Row::default() });
@@ -210,6 +216,7 @@ mod tests {
             variant: 0,
             op,
             ops: Vec::new(),
+            line: "",
             scope: scope.to_owned(),
             operands: String::new(),
             recorded: Duration::ZERO,

@@ -83,7 +83,7 @@ impl Profile {
             let seconds = span.time.as_secs_f64().max(1e-9);
             let args: Value = json!({
                 "op": span.op, "ops": span.ops.join(", "), "scope": span.scope,
-                "operands": span.operands, "variant": self.kernels[span.variant].variant,
+                "line": span.line, "operands": span.operands, "variant": self.kernels[span.variant].variant,
                 "workgroups": span.workgroups, "bytes": span.bytes,
                 "GB/s": span.bytes as f64 / seconds / 1e9, "operations": span.work,
                 "Gop/s": span.work as f64 / seconds / 1e9,

@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::allocator::{ALIGN, Allocator, LARGE, Location, Placement, PoolBuffer};
 use super::error::RuntimeError;
-use super::events::{Event, Observers, current_op};
+use super::events::{Event, Observers};
 use super::gpu::{Buffer, Gpu, LOST, TAKEN_BACK};
+use super::origin::{Origin, current_origin};
 use super::sync::{Mutex, MutexGuard};
 use super::taint::Taint;
 
@@ -27,7 +28,7 @@ pub struct Allocation {
     /// The requested size in bytes.
     bytes: u64,
     /// The op whose result the memory holds.
-    op: &'static str,
+    origin: Origin,
     placement: OnceLock<Placement<Arc<Buffer>>>,
     /// Serial number of the submission that last wrote the memory; 0 if none did.
     written: AtomicU64,
@@ -96,7 +97,7 @@ impl Allocation {
     pub(super) fn new(bytes: u64, returns: &Arc<Returns>) -> Self {
         Self {
             bytes,
-            op: current_op(),
+            origin: current_origin(),
             placement: OnceLock::new(),
             written: AtomicU64::new(0),
             taint: Taint::default(),
@@ -134,7 +135,7 @@ impl Allocation {
         };
         Some(Self {
             bytes,
-            op: whole.op,
+            origin: whole.origin,
             placement: OnceLock::from(part),
             written: AtomicU64::new(0),
             taint: Taint::default(),
@@ -166,14 +167,14 @@ impl Allocation {
 
     /// Names the op whose result the memory holds. Otherwise it is the op that asked for it.
     #[must_use]
-    pub fn of_op(mut self, op: &'static str) -> Self {
-        self.op = op;
+    pub fn of(mut self, origin: Origin) -> Self {
+        self.origin = origin;
         self
     }
 
     /// Returns the op whose result the memory holds.
-    pub(super) fn op(&self) -> &'static str {
-        self.op
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Returns whether the memory is large enough to have a GPU buffer of its own, or a part of it.

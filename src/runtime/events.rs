@@ -3,14 +3,17 @@
 //! program that it ran in.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use web_time::Instant;
 
+use super::observed::host_observers;
+use super::origin::{Origin, current_origin};
 use super::{Location, Runtime, Variant};
 
 /// Something that a device did. Sizes are in bytes.
@@ -55,6 +58,17 @@ pub enum Event<'a> {
         /// The number of kernel launches among them.
         dispatches: usize,
     },
+    /// An op was computed on the CPU.
+    Computed {
+        /// When it began.
+        began: Instant,
+        /// How long it took.
+        took: Duration,
+        /// The types and shapes of its operands and results.
+        operands: &'a str,
+        /// The size of its operands and results.
+        bytes: u64,
+    },
     /// A scope has ended.
     Scope {
         /// Its name after those of the scopes around it, separated by slashes.
@@ -69,7 +83,7 @@ pub trait Observer: Send + Sync {
     /// Called for each event, on the thread that caused it, with the op that runs there; for
     /// [`Event::Allocate`], the op whose result the memory holds. The device may be locked
     /// meanwhile: an observer must not use it.
-    fn event(&self, op: &'static str, event: Event<'_>);
+    fn event(&self, origin: Origin, event: Event<'_>);
 
     /// Returns what holds the memory of the device, for messages.
     fn holders(&self) -> Option<String> {
@@ -88,22 +102,27 @@ pub(crate) struct Observers {
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 
 impl Observers {
+    /// Returns whether there are any.
+    pub fn are_present(&self) -> bool {
+        self.present.load(Ordering::Relaxed)
+    }
+
     /// Passes an event of the op that runs on this thread to the observers.
     pub fn notify<'a>(&self, event: impl FnOnce() -> Event<'a>) {
-        self.notify_of(current_op, event);
+        self.notify_of(current_origin, event);
     }
 
     /// Passes an event of an op to the observers. Does nothing without one.
     pub fn notify_of<'a>(
         &self,
-        op: impl FnOnce() -> &'static str,
+        origin: impl FnOnce() -> Origin,
         event: impl FnOnce() -> Event<'a>,
     ) {
-        if !self.present.load(Ordering::Relaxed) {
+        if !self.are_present() {
             return;
         }
-        let (op, event) = (op(), event());
-        self.observers.read().iter().for_each(|observer| observer.event(op, event));
+        let (origin, event) = (origin(), event());
+        self.observers.read().iter().for_each(|observer| observer.event(origin, event));
     }
 
     /// Returns what holds the memory of the device, if an observer knows it.
@@ -141,7 +160,6 @@ impl Drop for Observation {
 }
 
 thread_local! {
-    static CURRENT_OP: Cell<&'static str> = const { Cell::new("") };
     static OPERANDS: RefCell<String> = const { RefCell::new(String::new()) };
     static SCOPES: RefCell<Vec<Cow<'static, str>>> = const { RefCell::new(Vec::new()) };
 }
@@ -183,13 +201,14 @@ impl Drop for Scope {
             for runtime in Runtime::all_opened() {
                 runtime.gpu.observers.notify(|| Event::Scope { name: &name, began });
             }
+            host_observers().notify(|| Event::Scope { name: &name, began });
         }
         SCOPES.with_borrow_mut(Vec::pop);
     }
 }
 
 /// Returns whether a device of this process is observed.
-fn is_observed() -> bool {
+pub fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) > 0
 }
 
@@ -240,14 +259,4 @@ pub(super) fn forget_operands() {
     if is_captured() {
         OPERANDS.take();
     }
-}
-
-/// Names the op that runs on this thread from now on.
-pub fn set_current_op(op: &'static str) {
-    CURRENT_OP.set(op);
-}
-
-/// Returns the op that runs on this thread, or ran last. Empty before the first.
-pub fn current_op() -> &'static str {
-    CURRENT_OP.get()
 }

@@ -30,8 +30,10 @@ mod foreign;
 mod gpu;
 mod kernel;
 mod mapping;
+mod observed;
 mod opened;
 mod operands;
+mod origin;
 mod panics;
 mod params;
 mod pipeline_cache;
@@ -86,14 +88,18 @@ pub use deferred::Deferred;
 pub(crate) use demand::Demand;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
+pub(crate) use events::is_observed;
 pub use events::{
-    Event, Observation, Observer, Scope, current_op, current_scope, describe_operands, is_captured,
-    scope, set_current_op,
+    Event, Observation, Observer, Scope, current_scope, describe_operands, is_captured, scope,
 };
 pub use faults::Fault;
 pub(crate) use kernel::{Compilation, div_up, variants_of};
 pub use kernel::{Expr, Kernel, KernelKey};
+pub(crate) use observed::{Observed, host_observers};
 pub use operands::{DeclaredOperand, ElementCode, EpilogueCode, PrologueCode};
+pub use origin::{
+    Origin, begin_op, current_op, current_origin, record_lines, set_current_op, set_origin,
+};
 pub use panics::panic_message;
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
@@ -103,7 +109,7 @@ pub use shader::{
 };
 pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_statuses};
 pub use taint::IndexedAxis;
-pub(crate) use timestamps::Captured;
+pub(crate) use timestamps::{Captured, CapturedKernel};
 pub(crate) use tokens::tokens;
 #[cfg(feature = "train")]
 pub(crate) use transfer::StartedRead;
@@ -752,7 +758,7 @@ impl Runtime {
             let Placement { offset, size, requested, .. } = placement;
             let location = Location { buffer: placement.buffer.id, offset };
             self.gpu.observers.notify_of(
-                || operand.op(),
+                || operand.origin(),
                 || Event::Allocate { location, bytes: size, requested },
             );
             operand.set_placement(placement);

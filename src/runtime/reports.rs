@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use super::allocation::Allocation;
 use super::error::RuntimeError;
-use super::events::current_op;
 use super::gpu::Buffer;
 use super::mapping::Mapping;
+use super::origin::current_op;
 use super::sync::Mutex;
 use super::sync::atomic::Ordering;
 use super::taint::{ERRORS, IndexReport, IndexedAxis};

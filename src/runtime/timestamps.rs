@@ -9,7 +9,8 @@ use web_time::Instant;
 
 use super::allocation::Allocation;
 use super::compiler::Plan;
-use super::events::{CAPTURES, current_op, current_scope, described_operands};
+use super::events::{CAPTURES, current_scope, described_operands};
+use super::origin::{Origin, current_origin};
 
 /// Number of queries in the query set: two for each dispatch. Every API allows this many.
 const QUERY_COUNT: u32 = 512;
@@ -31,7 +32,7 @@ pub(crate) struct CapturedKernel {
 pub(crate) struct Captured {
     pub kernel: Arc<CapturedKernel>,
     /// The op that was running.
-    pub op: &'static str,
+    pub origin: Origin,
     pub scope: Arc<str>,
     /// The types and shapes of the operands.
     pub operands: String,
@@ -116,7 +117,7 @@ impl Profiler {
             .sum();
         self.dispatches.push(Captured {
             kernel: kernel.clone(),
-            op: current_op(),
+            origin: current_origin(),
             scope: self.scope.clone(),
             operands: described_operands(),
             bytes: bytes * workgroups / groups.max(1),

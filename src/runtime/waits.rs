@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use web_time::Instant;
 
 use super::callers::program_lines;
-use super::events::{current_op, current_scope};
+use super::events::current_scope;
+use super::origin::current_op;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };

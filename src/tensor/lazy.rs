@@ -13,14 +13,16 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{DType, Layout, Storage};
-use crate::runtime::{Allocation, Compilation, Deferred, Flows, Recorded, Runtime, RuntimeError};
+use crate::runtime::{
+    Allocation, Compilation, Deferred, Flows, Origin, Recorded, Runtime, RuntimeError,
+};
 
 /// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
 /// `s`, `t` and the index `i`.
 #[derive(Debug, Clone)]
 pub(crate) struct Expression {
-    /// The name of the op, for messages and listings.
-    pub op: &'static str,
+    /// The op, for messages and listings.
+    pub origin: Origin,
     /// The WGSL expression.
     pub wgsl: &'static str,
     /// The element type of the result.

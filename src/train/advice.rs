@@ -13,7 +13,7 @@ use crate::backend::{Wgsl, fallbacks};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::matmul;
 use crate::memory;
-use crate::runtime::{Event, Observation, Observer, Runtime, waits_on_thread};
+use crate::runtime::{Event, Observation, Observer, Origin, Runtime, waits_on_thread};
 
 /// The share of the time that steps may wait for data without advice.
 const DATA: f64 = 0.1;
@@ -84,7 +84,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         let Event::Dispatch { kernel, work } = event else { return };
         let order = Ordering::Relaxed;
         self.launches.fetch_add(1, order);

@@ -29,7 +29,7 @@ use burn_wgsl::backend::fallbacks_on_thread;
 use burn_wgsl::device::{ResolvedDevice, set_quiet};
 use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::kernels::ops::table::Reference;
-use burn_wgsl::runtime::{Event, Observer, Runtime};
+use burn_wgsl::runtime::{Event, Observer, Origin, Runtime};
 use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use tolerance::{
@@ -285,7 +285,7 @@ impl Launches {
 }
 
 impl Observer for Launches {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         if let Event::Dispatch { kernel, .. } = event
             && std::thread::current().id() == self.thread
             && kernel.to_string().contains(self.text)

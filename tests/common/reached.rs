@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use burn_wgsl::runtime::{Event, Observer, Runtime, Variant};
+use burn_wgsl::runtime::{Event, Observer, Origin, Runtime, Variant};
 
 /// The environment variable with the file to which the names of launched variants are appended.
 const REACHED_VARIABLE: &str = "BURN_WGSL_TEST_REACHED";
@@ -19,7 +19,7 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         let Event::Dispatch { kernel, .. } = event else { return };
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         if reached.contains(kernel) {

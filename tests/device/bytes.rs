@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::runtime::{Event, Observer, Origin};
 use burn_wgsl::{Wgsl, WgslDevice};
 
 use crate::common::{Launches, devices, gpus, runtime_of, serial_guard};
@@ -14,7 +14,7 @@ use crate::common::{Launches, devices, gpus, runtime_of, serial_guard};
 struct Uploads(AtomicU64);
 
 impl Observer for Uploads {
-    fn event(&self, _: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         if let Event::Upload { bytes } = event {
             self.0.fetch_add(bytes, Ordering::Relaxed);
         }

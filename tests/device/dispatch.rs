@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burn_wgsl::runtime::{Dispatch, Event, Kernel, KernelKey, Observer, Runtime, Source, Variant};
+use burn_wgsl::runtime::{
+    Dispatch, Event, Kernel, KernelKey, Observer, Origin, Runtime, Source, Variant,
+};
 
 use crate::common;
 
@@ -70,7 +72,7 @@ fn run(runtime: &Arc<Runtime>, count: u32, distance: u32, work: u64) -> Vec<u32>
 struct Dispatches(AtomicUsize);
 
 impl Observer for Dispatches {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         if let Event::Submit { dispatches } = event {
             self.0.fetch_add(dispatches, Ordering::Relaxed);
         }

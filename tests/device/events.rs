@@ -7,7 +7,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::Wgsl;
 use burn_wgsl::device::ResolvedDevice;
-use burn_wgsl::runtime::{Event, Observer, Runtime};
+use burn_wgsl::runtime::{Event, Observer, Origin, Runtime};
 
 use crate::common;
 
@@ -24,7 +24,7 @@ struct Record {
 struct Recording(Mutex<Record>);
 
 impl Observer for Recording {
-    fn event(&self, op: &'static str, event: Event<'_>) {
+    fn event(&self, Origin { op, .. }: Origin, event: Event<'_>) {
         let mut record = self.0.lock().expect("no observer panics");
         match event {
             Event::Allocate { bytes, .. } => record.in_use += bytes as i64,

@@ -13,7 +13,7 @@ use burn::tensor::{
 };
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::device::ResolvedDevice;
-use burn_wgsl::runtime::{Event, Observer, Runtime};
+use burn_wgsl::runtime::{Event, Observer, Origin, Runtime};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, set_fusion};
 
 use crate::common::{self, Tolerance, test_alone};
@@ -34,7 +34,7 @@ type B = Autodiff<Wgsl>;
 struct Launches(Mutex<BTreeMap<String, usize>>);
 
 impl Observer for Launches {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         if let Event::Dispatch { kernel, .. } = event {
             *self.0.lock().expect("no observer panics").entry(kernel.to_string()).or_default() += 1;
         }
@@ -168,7 +168,7 @@ fn autocast_adds_few_launches() {
 struct Memory(Mutex<(i64, i64)>);
 
 impl Observer for Memory {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         let mut memory = self.0.lock().expect("no observer panics");
         match event {
             Event::Allocate { bytes, .. } => memory.0 += bytes as i64,

@@ -111,9 +111,39 @@ fn profile_records_only_the_ops_of_its_closure() {
 }
 
 #[test]
+fn the_cpu_device_is_profiled_by_op_in_wall_time() {
+    let _guard = serial_guard();
+    let device = WgslDevice::Cpu;
+    let x = numbers(256 * 256, &device).reshape([256, 256]);
+    let work = || {
+        let _scope = scope("layer");
+        let y = (0..3).fold(x.clone(), |y, _| y.matmul(x.clone()));
+        y.sum_dim(1).into_data()
+    };
+    let unprofiled = work();
+    let (result, profile) = profile(&device, work).expect("the CPU can be profiled");
+    result.assert_eq(&unprofiled, true);
+    assert!(profile.of_host);
+    assert_eq!(calls(&profile, "float_matmul"), 3, "{profile:?}");
+    assert_eq!(calls(&profile, "float_sum_dim"), 1, "{profile:?}");
+    assert!(profile.time() > Duration::ZERO && profile.time() <= profile.wall, "{profile:?}");
+    let product = profile.spans.iter().find(|span| span.op == "float_matmul").expect("it ran");
+    assert_eq!(product.operands, "f32 [256, 256], f32 [256, 256] -> f32 [256, 256]");
+    assert_eq!((product.scope.as_str(), product.bytes), ("layer", 3 * 256 * 256 * 4));
+    assert!(profile.host.iter().any(|span| span.name == "layer"), "{:?}", profile.host);
+    let memory = profile.memory.iter().find(|memory| memory.op == "float_matmul");
+    assert_eq!(memory.map(|memory| (memory.allocations, memory.kept)), Some((3, 0)));
+    let table = profile.table(By::Op, Column::Time);
+    assert!(table.contains("float_matmul") && !table.contains("GPU"), "{table}");
+    for text in [profile.to_html(), profile.to_trace()] {
+        assert!(text.contains("float_matmul"), "{text}");
+    }
+}
+
+#[test]
 fn invalid_profile_calls_return_an_error_with_the_reason() {
     let _guard = serial_guard();
-    let error = profile(&WgslDevice::Cpu, || ()).expect_err("the CPU runs no kernels");
+    let error = profiler::peaks(&WgslDevice::Cpu).expect_err("the CPU runs no kernels");
     assert!(matches!(error, ProfileError::Cpu), "{error}");
     let error = profile(&WgslDevice::Gpu(99), || ()).expect_err("gpu:99 does not exist");
     assert!(

@@ -12,6 +12,7 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::memory::{self, Holder, Limit, MemoryError, Snapshot};
+use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 
 use crate::common::{devices, gpus, serial_guard};
@@ -356,8 +357,120 @@ fn snapshots_are_written_as_json_and_html() {
         assert!(matches!(error, MemoryError::Write { .. }), "{error}");
         drop(kept);
     }
-    let error = memory::record(&WgslDevice::Cpu).expect_err("the CPU has no accounts");
-    assert!(matches!(error, MemoryError::Cpu), "{error}");
+}
+
+#[test]
+fn the_memory_of_the_cpu_device_is_recorded_by_op_and_scope() {
+    let _guard = serial_guard();
+    let device = WgslDevice::Cpu;
+    let before = Tensor::<Wgsl, 2>::ones([64, 64], &device);
+    let recording = memory::record(&device).expect("the CPU can be recorded");
+    let x = {
+        let _scope = scope("data");
+        Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device)
+    };
+    recording.mark("data").expect("nothing is pending");
+    let views = (x.clone().transpose(), x.clone().slice([0..32]));
+    let y = {
+        let _scope = scope("layer");
+        x.clone().matmul(before.clone()).exp() // in place: memory of the product
+    };
+    recording.mark("layer").expect("nothing is pending");
+    let held = |snapshot: &Snapshot, op: &str, in_scope: &str| {
+        let holders = snapshot.holders.iter();
+        let found = holders.filter(|holder| (holder.op, &*holder.scope) == (op, in_scope));
+        found.fold((0, 0), |(count, bytes), holder| {
+            (count + holder.allocations, bytes + holder.bytes)
+        })
+    };
+    let snapshot = recording.snapshot().expect("nothing is pending");
+    let size = 64 * 64 * 4;
+    assert_eq!(held(&snapshot, "float_random", "data"), (1, size), "{:?}", snapshot.holders);
+    assert_eq!(held(&snapshot, "float_matmul", "layer"), (1, size), "{:?}", snapshot.holders);
+    assert_eq!((snapshot.usage.in_use, snapshot.usage.peak), (2 * size, 2 * size));
+    assert_eq!(replayed(&snapshot), 2 * size);
+    let growth = recording.growth("data", "layer").expect("both were marked");
+    assert_eq!(growth.len(), 1, "{growth:?}");
+    assert_eq!(growth[0].to_string(), "+16 KiB, +1 tensors: float_matmul in layer");
+
+    // What is read back and what the views share goes with the last of them.
+    let data = y.into_data();
+    drop((views.1, x));
+    let snapshot = recording.snapshot().expect("nothing is pending");
+    assert_eq!(held(&snapshot, "float_random", "data"), (1, size));
+    drop((views.0, data));
+    let snapshot = recording.snapshot().expect("nothing is pending");
+    assert_eq!(snapshot.usage.in_use, 0, "{:?}", snapshot.holders);
+    assert_eq!(snapshot.usage.peak, 2 * size);
+    drop(recording);
+    // A tensor may outlive its recording.
+    let recording = memory::record(&device).expect("the CPU can be recorded");
+    let kept = Tensor::<Wgsl, 1>::random([16], Distribution::Default, &device);
+    drop(recording);
+    assert_eq!((kept * 2.0).into_data().num_elements(), 16);
+}
+
+/// A recorded tensor computes what any other does.
+#[test]
+fn a_recording_of_the_cpu_device_changes_no_result() {
+    let _guard = serial_guard();
+    let device = WgslDevice::Cpu;
+    let step = || {
+        Wgsl::seed(&device, 3);
+        let layer: Linear<B> = LinearConfig::new(16, 8).init(&device);
+        let x = Tensor::<B, 2>::random([4, 16], Distribution::Default, &device);
+        let loss = (layer.forward(x).tanh().slice([0..4, 2..6]) * 3.0).powi_scalar(2).mean();
+        let gradients = loss.backward();
+        [loss.into_data(), layer.weight.grad(&gradients).expect("it is used").into_data()]
+    };
+    let plain = step();
+    let recording = memory::record(&device).expect("the CPU can be recorded");
+    let recorded = step();
+    for (plain, recorded) in plain.iter().zip(&recorded) {
+        plain.assert_eq(recorded, true);
+        assert_eq!(plain.bytes[..], recorded.bytes[..]);
+    }
+    drop((recorded, plain));
+    let snapshot = recording.snapshot().expect("nothing is pending");
+    assert_eq!(snapshot.usage.in_use, 0, "{:?}", snapshot.holders);
+}
+
+#[test]
+fn recordings_and_profiles_name_the_lines_of_the_program() {
+    let _guard = serial_guard();
+    for device in devices() {
+        burn_wgsl::debug::set_lines(true);
+        let recording = memory::record(&device).expect("the device can be recorded");
+        let session = burn_wgsl::profiler::start(&device).ok();
+        let x = Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device);
+        let product = line!() + 1;
+        let y = x.clone().matmul(x.clone());
+        let exponential = line!() + 1;
+        let z = y.clone().exp();
+        burn_wgsl::debug::set_lines(false);
+        // Computed here, called there.
+        let total = (z.clone() * 2.0).sum().into_data();
+        let snapshot = recording.snapshot().expect("the device works");
+        let line_of = |op: &str| {
+            let holder = snapshot.holders.iter().find(|holder| holder.op == op);
+            holder.unwrap_or_else(|| panic!("{device}: no {op} in {:?}", snapshot.holders)).line
+        };
+        let expected = |line: u32| format!("tests/device/recording.rs:{line}:");
+        assert!(line_of("float_matmul").contains(&expected(product)), "{:?}", snapshot.holders);
+        assert!(line_of("float_exp").contains(&expected(exponential)), "{:?}", snapshot.holders);
+        if let Some(session) = session {
+            let profile = session.finish().expect("the device works");
+            let span = profile.spans.iter().find(|span| span.op == "float_matmul");
+            let line = span.expect("it ran").line;
+            assert!(line.contains(&expected(product)), "{line}");
+            let table = profile.table(By::Line, Column::Time);
+            assert!(table.contains("recordings_and_profiles_name_the_lines"), "{table}");
+            assert!(profile.to_json().contains(&expected(product)));
+        }
+        drop((x, y, z, total));
+        // The lines are part of both pages.
+        assert!(snapshot.to_json().contains(&expected(exponential)));
+    }
 }
 
 #[test]

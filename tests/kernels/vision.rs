@@ -11,7 +11,7 @@ use burn_vision::{
     create_structuring_element,
 };
 use burn_wgsl::Wgsl;
-use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::runtime::{Event, Observer, Origin};
 
 use crate::common::{self, devices};
 
@@ -119,7 +119,7 @@ fn morphology_is_that_of_burn_flex() {
 struct Launched(AtomicBool);
 
 impl Observer for Launched {
-    fn event(&self, op: &'static str, event: Event<'_>) {
+    fn event(&self, Origin { op, .. }: Origin, event: Event<'_>) {
         if let Event::Dispatch { .. } = event
             && op == "morphology"
         {

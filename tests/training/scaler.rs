@@ -19,7 +19,7 @@ use burn::optim::{
 use burn::record::{HalfPrecisionSettings, NamedMpkBytesRecorder, Record, Recorder};
 use burn::tensor::backend::{Backend, DeviceOps};
 use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData, activation, s};
-use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::runtime::{Event, Observer, Origin};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, SCALES, ScalerState};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
 
@@ -564,7 +564,7 @@ impl Counts {
 }
 
 impl Observer for Counts {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, _: Origin, event: Event<'_>) {
         let count = match event {
             Event::Readback { .. } => &self.readbacks,
             Event::Dispatch { .. } => &self.launches,

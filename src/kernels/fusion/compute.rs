@@ -12,7 +12,7 @@ use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use};
 use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
 use crate::kernels::policy;
 use crate::runtime::{
-    Allocation, Deferred, Flows, Runtime, RuntimeError, current_op, set_current_op,
+    Allocation, Deferred, Flows, Runtime, RuntimeError, current_origin, set_origin,
 };
 use crate::tensor::{Epilogue, Lazy};
 
@@ -25,8 +25,8 @@ const MAX_EPILOGUE_OPS: usize = 8;
 /// the parameters of an optimizer, are computed together.
 pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     // Events name the op that is computed, not the one that needs it.
-    let needed_by = current_op();
-    set_current_op(root.expression().op);
+    let needed_by = current_origin();
+    set_origin(root.expression().origin);
     let mut may_batch = true;
     let computed = schedule::run(root.runtime(), || {
         let Some(graph) = Graph::of(root) else { return Ok(NextStep::Nothing) };
@@ -38,7 +38,7 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
             (Some(launch), Some(_)) => Ok(NextStep::after(&graph.nodes[launch].lazy)),
         }
     });
-    set_current_op(needed_by);
+    set_origin(needed_by);
     computed.map(drop)
 }
 
@@ -182,7 +182,7 @@ fn with_epilogue(
     let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
     let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
     for result in results.clone() {
-        let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+        let memory = runtime.alloc(result.bytes())?.of(result.expression().origin);
         outputs.push(Arc::new(memory));
     }
     let launch_inputs: SmallVec<[&Allocation; 8]> =

@@ -15,8 +15,8 @@ use crate::kernels::fusion::prologue::PrologueLaunch;
 use crate::kernels::fusion::registry::{index_of, program_of};
 use crate::kernels::ops::map::Map;
 use crate::runtime::{
-    Allocation, Compilation, Dispatch, Flows, Kernel, Recorded, Runtime, RuntimeError, Variant,
-    current_op, describe_operands, set_current_op, variants_of,
+    Allocation, Compilation, Dispatch, Flows, Kernel, Origin, Recorded, Runtime, RuntimeError,
+    Variant, current_origin, describe_operands, set_origin, variants_of,
 };
 use crate::tensor::{DType, Epilogue, PendingLaunch};
 
@@ -40,7 +40,7 @@ pub(crate) struct DeferredLaunch {
     /// Whether the kernel stores its result in vec4s.
     pub vec4: bool,
     /// The name of the op, for messages.
-    pub op: &'static str,
+    pub origin: Origin,
     /// The types and shapes of the operands, if a device is observed.
     pub operands: Box<str>,
     /// The part of [`KEPT`] that is its own.
@@ -168,8 +168,8 @@ impl Drop for DeferredLaunch {
         if *self.recorded.get_mut() || self.runtime.is_impaired() {
             return;
         }
-        let dropped_by = current_op();
-        set_current_op(self.op);
+        let dropped_by = current_origin();
+        set_origin(self.origin);
         let run = || {
             let output = self.runtime.alloc(self.bytes)?;
             self.runtime.finish_dispatch(self.record_to(&[&output], None, &Flows::default())?)
@@ -177,7 +177,7 @@ impl Drop for DeferredLaunch {
         if let Err(error) = run() {
             self.runtime.report_later(error);
         }
-        set_current_op(dropped_by);
+        set_origin(dropped_by);
     }
 }
 

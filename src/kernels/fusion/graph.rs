@@ -145,7 +145,7 @@ impl Graph {
 
     /// Returns the ops of the results.
     pub fn ops(&self) -> impl Iterator<Item = &'static str> {
-        self.nodes.iter().map(|node| node.expression().op)
+        self.nodes.iter().map(|node| node.expression().origin.op)
     }
 
     /// Returns the indices of the results that must be in memory: those that something outside of

@@ -17,7 +17,7 @@ use crate::kernels::fusion::schedule::NextStep;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::map::{CONSTANT, Map};
 use crate::kernels::policy;
-use crate::runtime::{Runtime, current_op, is_captured};
+use crate::runtime::{Runtime, current_origin, is_captured};
 use crate::tensor::{
     Arg, DType, Error, Expression, Extent, Layout, Padding, Result, Tensor, described, description,
 };
@@ -152,7 +152,7 @@ pub(crate) fn defer_launch(
         rounds: launch.rounds,
         bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
         vec4: result.vec4,
-        op: current_op(),
+        origin: current_origin(),
         operands: match is_captured() {
             true => {
                 let result = described(result.dtype, result.shape);
@@ -178,7 +178,7 @@ pub(crate) fn defer_launch(
     }
     deferred.recorded = AtomicBool::new(false);
     let expression = Expression {
-        op: current_op(),
+        origin: current_origin(),
         wgsl: RESULT,
         dtype: result.dtype,
         scalars: SmallVec::new(),
@@ -229,7 +229,7 @@ fn pending(
     extent: Extent,
 ) -> Result<Tensor> {
     let expression = Expression {
-        op: current_op(),
+        origin: current_origin(),
         wgsl: map.expr,
         dtype: map.out_type,
         scalars: map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect(),

@@ -242,7 +242,7 @@ impl PrologueLaunch {
             outputs.push(output.buffer()?.clone());
         }
         for result in results.clone() {
-            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+            let memory = runtime.alloc(result.bytes())?.of(result.expression().origin);
             outputs.push(Arc::new(memory));
         }
         let (own, held) = outputs.split_at(launch.outputs.len());

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::device::{AdapterKind, WgslDevice};
 use crate::runtime::{
-    Allocation, Dispatch, Kernel, KernelKey, Runtime, RuntimeError, Source, Variant,
+    Allocation, Dispatch, Kernel, KernelKey, Observed, Runtime, RuntimeError, Source, Variant,
 };
 
-use super::{ProfileError, profile, runtime_of};
+use super::{ProfileError, profile};
 
 static COPY: Source = Source::new::<u32>("copy", include_str!("copy.wgsl"));
 static MULTIPLY_ADD: Source =
@@ -60,9 +60,9 @@ pub struct Peaks {
 ///
 /// # Errors
 ///
-/// As [`profile`]; also if the device is out of memory.
+/// As [`profile`]; also if the device is the CPU, or out of memory.
 pub fn peaks(device: &WgslDevice) -> Result<Peaks, ProfileError> {
-    let runtime = runtime_of(device)?;
+    let Observed::Gpu(runtime) = Observed::of(device)? else { return Err(ProfileError::Cpu) };
     let rate = |probe: Probe| -> Result<f64, ProfileError> {
         let launch = probe.prepare()?;
         // The first run compiles the kernel.

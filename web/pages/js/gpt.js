@@ -111,7 +111,7 @@ async function profile() {
 		$("profile-frame").src = "profile.html";
 		learning.setState("paused", "The profile is at the end of this page.");
 	} catch (error) {
-		// The CPU, or a browser without timestamps.
+		// A browser without timestamps.
 		if (!String(error.message).includes("GPU time")) throw error;
 		learning.setState("paused", error.message);
 	}

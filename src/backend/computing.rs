@@ -1,0 +1,68 @@
+//! Ops that run on the CPU, for the observers of their device.
+
+use burn_backend::TensorMetadata;
+use web_time::Instant;
+
+use super::context::{OpContext, OpOutput};
+use super::resolve::runtime;
+use super::tensor::WgslTensor;
+use crate::runtime::{Event, Observed, host_observers, is_observed};
+
+/// An op that is being computed on the CPU.
+pub(crate) struct Computing(Option<Box<Computation>>);
+
+struct Computation {
+    device: Observed,
+    operands: String,
+    bytes: u64,
+    began: Instant,
+}
+
+impl Computing {
+    /// Begins an op. `operands` adds the operands.
+    pub fn begin(
+        context: &OpContext,
+        operands: impl FnOnce(&mut Vec<(&'static str, WgslTensor)>),
+    ) -> Self {
+        if !is_observed() {
+            return Self(None);
+        }
+        let device = match runtime(&context.device(), context.op()) {
+            Some(runtime) => Observed::Gpu(runtime),
+            None if host_observers().are_present() => Observed::Host,
+            None => return Self(None),
+        };
+        let mut found = Vec::new();
+        operands(&mut found);
+        let found: Vec<WgslTensor> = found.into_iter().map(|(_, operand)| operand).collect();
+        let (operands, bytes) = described(&found);
+        // Held any longer, the operands could not be overwritten.
+        drop(found);
+        Self(Some(Box::new(Computation { device, operands, bytes, began: Instant::now() })))
+    }
+
+    /// Tells the observers, and returns the result.
+    pub fn end<R: OpOutput>(self, result: R) -> R {
+        let Some(computation) = self.0 else { return result };
+        let Computation { device, operands, bytes, began } = *computation;
+        let took = began.elapsed();
+        let mut results = Vec::new();
+        result.inspect_results(&mut results);
+        let (text, of_results) = described(&results);
+        let operands = format!("{operands} -> {text}");
+        let operands = operands.trim_start();
+        let event = || Event::Computed { began, took, operands, bytes: bytes + of_results };
+        device.observers().notify(event);
+        result
+    }
+}
+
+/// Returns the types and shapes of tensors, and their size in bytes.
+fn described(tensors: &[WgslTensor]) -> (String, u64) {
+    let texts = tensors
+        .iter()
+        .map(|tensor| format!("{} {:?}", tensor.dtype().name(), tensor.shape().as_slice()));
+    let bytes =
+        tensors.iter().map(|tensor| (tensor.shape().num_elements() * tensor.dtype().size()) as u64);
+    (texts.collect::<Vec<_>>().join(", "), bytes.sum())
+}
