@@ -1,8 +1,10 @@
 //! Batches of images: bytes on their way to the device, floats on it.
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::tensor::backend::Backend;
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::backend::{Backend, ExecutionError};
+use burn::tensor::{Int, Tensor};
+use burn_wgsl::train::Staging;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
 use crate::sources::{Format, Labelled};
 
@@ -17,22 +19,36 @@ pub struct Batch<B: Backend> {
 #[derive(Debug, Clone, Copy)]
 pub struct Images(pub Format);
 
-impl<B: Backend> Batcher<B, Labelled, Batch<B>> for Images {
-    fn batch(&self, items: Vec<Labelled>, device: &B::Device) -> Batch<B> {
+impl Images {
+    /// Copies the images to memory that the device copies from.
+    fn stage(
+        &self,
+        items: &[Labelled],
+        device: &WgslDevice,
+    ) -> Result<Batch<Wgsl>, ExecutionError> {
         let Format { channels, side } = self.0;
-        let count = items.len();
-        let mut pixels = Vec::with_capacity(count * self.0.len());
-        let mut labels = Vec::with_capacity(count);
-        for Labelled { pixels: of_item, label } in items {
-            pixels.extend_from_slice(&of_item);
-            labels.push(label.cast_signed());
+        let mut pixels = Staging::<u8, 4>::new([items.len(), channels, side, side], device)?;
+        let mut labels = Staging::<i32, 1>::new([items.len()], device)?;
+        for item in items {
+            pixels.push(&item.pixels)?;
+            labels.push(&[item.label.cast_signed()])?;
         }
         // The bytes become floats in the kernel that normalises them.
-        let data = TensorData::new(pixels, [count, channels, side, side]);
-        let bytes = Tensor::<B, 4, Int>::from_data(data, (device, DType::U8));
-        Batch {
-            images: bytes.float() / 127.5 - 1.0,
-            labels: Tensor::from_data(TensorData::new(labels, [count]), device),
-        }
+        let images = pixels.finish()?.float() / 127.5 - 1.0;
+        Ok(Batch { images, labels: labels.finish()? })
+    }
+}
+
+impl Batcher<Wgsl, Labelled, Batch<Wgsl>> for Images {
+    fn batch(&self, items: Vec<Labelled>, device: &WgslDevice) -> Batch<Wgsl> {
+        // The loader returns the panic of a worker as an error.
+        self.stage(&items, device).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl Batcher<Autodiff<Wgsl>, Labelled, Batch<Autodiff<Wgsl>>> for Images {
+    fn batch(&self, items: Vec<Labelled>, device: &WgslDevice) -> Batch<Autodiff<Wgsl>> {
+        let Batch::<Wgsl> { images, labels } = self.batch(items, device);
+        Batch { images: Tensor::from_inner(images), labels: Tensor::from_inner(labels) }
     }
 }

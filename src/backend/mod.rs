@@ -42,6 +42,8 @@ mod later;
 pub(crate) mod module;
 pub(crate) mod quantized;
 mod random;
+#[cfg(feature = "train")]
+mod staging;
 
 #[cfg(feature = "internals")]
 pub mod call;
@@ -61,6 +63,8 @@ pub use fallback::{fallbacks, reset_fallbacks};
 #[cfg(feature = "train")]
 pub(crate) use later::LaterData;
 pub use random::{RandomState, random_state, set_random_state};
+#[cfg(feature = "train")]
+pub(crate) use staging::StagedData;
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{

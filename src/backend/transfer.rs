@@ -59,7 +59,7 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
                 true => narrow(data).unwrap_or_else(|error| fail(op, device, &error)),
                 false => data,
             };
-            let uploaded = match travels_as_bytes(&data, dtype, &runtime) {
+            let uploaded = match travels_as_bytes(data.bytes().len() as u64, dtype, &runtime) {
                 true => upload_bytes(&data, dtype, &runtime),
                 false => {
                     let bytes = to_stored(&data, dtype);
@@ -74,10 +74,9 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
     WgslTensor::new(*device, storage)
 }
 
-/// Returns whether data is uploaded as it is, and unpacked to words by the device. Less is widened on the host, which
-/// saves a launch.
-fn travels_as_bytes(data: &HostData, dtype: tensor::DType, runtime: &Runtime) -> bool {
-    let len = data.bytes().len() as u64;
+/// Returns whether `len` bytes of data are uploaded as they are, and unpacked to words by the device. Less is widened on the
+/// host, which saves a launch.
+pub(super) fn travels_as_bytes(len: u64, dtype: tensor::DType, runtime: &Runtime) -> bool {
     let is_large = len >= MIN_BYTES && len.next_multiple_of(4) * 4 <= runtime.max_binding();
     is_large && is_enabled() && matches!(dtype, tensor::DType::I8 | tensor::DType::U8)
 }

@@ -112,7 +112,7 @@ mod tests {
             \x20  4: serde::Visitor::visit\n\
             \x20            at /home/u/.cargo/registry/src/index/serde-1/lib.rs:1:1\n\
             \x20  5: {async_fn#0}\n\
-            \x20            at ./src/runtime/transfer.rs:1:1\n\
+            \x20            at ./src/runtime/readback.rs:1:1\n\
             \x20  6: digits::run<alloc::vec::Vec<f32>>\n\
             \x20  7: __libc_start_call_main\n";
         let found = lines_of(text, 8);

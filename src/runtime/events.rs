@@ -48,6 +48,11 @@ pub enum Event<'a> {
         /// Its size.
         bytes: u64,
     },
+    /// Data was copied to memory that the device copies from.
+    HostCopy {
+        /// Its size.
+        bytes: u64,
+    },
     /// Data was read back.
     Readback {
         /// Its size.

@@ -7,6 +7,14 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
+/// Maximum size of a piece of a transfer, in bytes: transfers of any size need little memory of their own.
+pub(super) const PIECE: u64 = 8 << 20;
+
+/// Rounds up to the alignment of copies.
+pub(super) fn padded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
+}
+
 /// State shared by the `map_async` callback and the future.
 #[derive(Default)]
 struct MapState {

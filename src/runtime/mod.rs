@@ -7,7 +7,7 @@
 //! - `compiler`: makes pipelines from kernels;
 //! - `recorder`: records commands in batches;
 //! - `submitter`: submits the batches, natively on a thread of its own (`worker`);
-//! - `transfer`: uploads and readbacks.
+//! - `upload`, `readback`: transfers.
 //!
 //! [`Runtime::dispatch`] records a kernel launch. A launch takes one lock, that of the `State`. It
 //! is not held while a kernel is compiled or while the host waits for the GPU, which it does in
@@ -38,6 +38,7 @@ mod panics;
 mod params;
 mod pipeline_cache;
 mod profile;
+mod readback;
 mod recorder;
 mod reports;
 mod shader;
@@ -49,7 +50,7 @@ mod sync;
 mod taint;
 mod timestamps;
 mod tokens;
-mod transfer;
+mod upload;
 mod waits;
 mod worker;
 
@@ -71,10 +72,15 @@ use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::{Buffer, Gpu};
 pub(crate) use params::LAUNCH_ALIGN;
+use readback::ReadbackBuffers;
+#[cfg(feature = "train")]
+pub(crate) use recorder::SMALL_UPLOAD;
 use recorder::{LaunchOperands, Recorder};
 use reports::{Outcomes, Reports, Slot};
 use submitter::{Progress, Submitted};
-use transfer::Staging;
+#[cfg(feature = "train")]
+pub(crate) use upload::Upload;
+use upload::UploadBuffers;
 
 pub use allocation::Allocation;
 pub(crate) use allocator::ALIGN as PART_ALIGN;
@@ -103,6 +109,8 @@ pub use origin::{
 pub use panics::panic_message;
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
+#[cfg(feature = "train")]
+pub(crate) use readback::StartedRead;
 pub(crate) use reports::Flows;
 pub use shader::{
     Compiler, Def, Expansion, Fragment, ParamsBinding, Source, Target, Variant, expand,
@@ -111,8 +119,6 @@ pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_status
 pub use taint::IndexedAxis;
 pub(crate) use timestamps::{Captured, CapturedKernel};
 pub(crate) use tokens::tokens;
-#[cfg(feature = "train")]
-pub(crate) use transfer::StartedRead;
 use waits::{Wait, Waiting};
 pub use waits::{show_waits, waits_on_thread};
 
@@ -206,7 +212,8 @@ pub struct Runtime {
     state: Mutex<State>,
     returns: Arc<Returns>,
     compiler: KernelCompiler,
-    staging: Staging,
+    upload_buffers: UploadBuffers,
+    readback_buffers: ReadbackBuffers,
     outcomes: Outcomes,
     deferred: DeferredWork,
     /// Memory for bindings that a kernel does not use: see [`Runtime::spare`].
@@ -280,7 +287,8 @@ impl Runtime {
             state: Mutex::new(state),
             returns: Arc::new(Returns::new(gpu.observers.clone())),
             compiler: KernelCompiler::new(&gpu, checked, software),
-            staging: Staging::default(),
+            upload_buffers: UploadBuffers::default(),
+            readback_buffers: ReadbackBuffers::default(),
             outcomes: Outcomes::default(),
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
@@ -426,7 +434,7 @@ impl Runtime {
         // What runs keeps its memory.
         let _ = self.submit(&mut state);
         drop(state);
-        self.staging.trim();
+        self.readback_buffers.trim();
     }
 
     /// Returns why the device was lost, if it was.
@@ -787,7 +795,7 @@ impl Runtime {
         self.take_back(&mut state);
         state.allocator.trim(0);
         state = self.submit_and_wait(state)?;
-        self.staging.trim();
+        self.readback_buffers.trim();
         let out = out || state.allocator.exceeds_cap(size);
         match (!out).then(|| self.gpu.create_tensor_buffer(size)).flatten() {
             Some(buffer) => Ok((state, buffer)),

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use web_time::Instant;
 
+use super::readback::ReadbackSource;
 use super::stall::Largest;
 use super::timestamps::{Captured, Profiler};
-use super::transfer::ReadbackSource;
 use super::{Runtime, RuntimeError};
 use crate::device::CAN_BLOCK;
 

@@ -2,6 +2,7 @@
 //!
 //! - [`Loader`] is a Burn `DataLoader` whose batches come in the order of a [`Sampler`], for any number of workers.
 //!   Its position is a value that a program saves and restores.
+//! - [`Staging`] is a batch that is put together in memory that the device copies from.
 //! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
 //! - [`Ema`] keeps an exponential moving average of the weights.
 //! - [`Segments`] compute activations again in the backward pass, in place of keeping them.
@@ -28,6 +29,7 @@ mod readback;
 mod run;
 mod sampler;
 mod segments;
+mod staging;
 mod state;
 mod stop;
 mod workers;
@@ -46,5 +48,6 @@ pub use readback::{IntoReadback, Readback};
 pub use run::{Parts, Run, RunConfig, Saved};
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
 pub use segments::{Segments, SegmentsBackward};
+pub use staging::{StagedElement, Staging};
 pub use state::State;
 pub use stop::{Stop, StopError};

@@ -5,19 +5,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer, Origin};
+#[cfg(feature = "train")]
+use burn_wgsl::train::Staging;
 use burn_wgsl::{Wgsl, WgslDevice};
 
 use crate::common::{Launches, devices, gpus, runtime_of, serial_guard};
 
 /// Counts uploaded bytes.
 #[derive(Default)]
-struct Uploads(AtomicU64);
+struct Uploads {
+    bytes: AtomicU64,
+    /// Bytes that the host copied to memory that the device copies from.
+    copied: AtomicU64,
+}
 
 impl Observer for Uploads {
     fn event(&self, _: Origin, event: Event<'_>) {
-        if let Event::Upload { bytes } = event {
-            self.0.fetch_add(bytes, Ordering::Relaxed);
-        }
+        match event {
+            Event::Upload { bytes } => self.bytes.fetch_add(bytes, Ordering::Relaxed),
+            Event::HostCopy { bytes } => self.copied.fetch_add(bytes, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 }
 
@@ -33,7 +41,7 @@ fn images_are_uploaded_as_bytes_and_normalised_in_one_launch() {
         let uploads = Arc::new(Uploads::default());
         let observation = runtime_of(&device).observe(uploads.clone());
         let images = image([8, 3, 32, 32], &device);
-        assert_eq!(uploads.0.load(Ordering::Relaxed), 8 * 3 * 32 * 32);
+        assert_eq!(uploads.bytes.load(Ordering::Relaxed), 8 * 3 * 32 * 32);
         drop(observation);
         let launches = Launches::containing("");
         let observation = runtime_of(&device).observe(launches.clone());
@@ -45,6 +53,44 @@ fn images_are_uploaded_as_bytes_and_normalised_in_one_launch() {
         let values = data.as_slice::<f32>().expect("the elements are f32");
         let is_near = |(i, value): (usize, &f32)| (value - expected(i)).abs() < 1e-6;
         assert!(values.iter().enumerate().all(is_near));
+    }
+}
+
+/// A batch of images that is put together where the device copies from, and one that is put together before.
+#[cfg(feature = "train")]
+#[test]
+fn a_staged_batch_is_copied_once_by_the_host() {
+    let _guard = serial_guard();
+    let item = vec![3u8; 3 * 64 * 64];
+    let shape = [32, 3, 64, 64];
+    let size = shape.iter().product::<usize>() as u64;
+    for device in gpus() {
+        let copied = |work: &dyn Fn() -> Tensor<Wgsl, 4, Int>| {
+            let uploads = Arc::new(Uploads::default());
+            let observation = runtime_of(&device).observe(uploads.clone());
+            let images = work();
+            drop(observation);
+            assert_eq!(images.float().mean().into_scalar(), 3.0, "on {device}");
+            assert_eq!(uploads.bytes.load(Ordering::Relaxed), size, "on {device}");
+            uploads.copied.load(Ordering::Relaxed)
+        };
+        let staged = copied(&|| {
+            let mut staging = Staging::<u8, 4>::new(shape, &device).expect("there is memory");
+            (0..32).try_for_each(|_| staging.push(&item)).expect("the device works");
+            staging.finish().expect("the device works")
+        });
+        // The copies to the staged tensor are all there are.
+        assert_eq!(staged, size, "on {device}");
+        let collated_before = AtomicU64::new(0);
+        let copied = copied(&|| {
+            let mut all = Vec::new();
+            for _ in 0..32 {
+                all.extend_from_slice(&item);
+                collated_before.fetch_add(item.len() as u64, Ordering::Relaxed);
+            }
+            Tensor::from_data(TensorData::new(all, shape), (&device, DType::U8))
+        });
+        assert_eq!(copied + collated_before.into_inner(), 2 * size, "on {device}");
     }
 }
 

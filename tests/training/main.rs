@@ -22,4 +22,6 @@ mod scaler;
 #[cfg(feature = "train")]
 mod segments;
 #[cfg(feature = "train")]
+mod staging;
+#[cfg(feature = "train")]
 mod torch;

@@ -8,7 +8,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
-use burn_wgsl::train::{Loader, LoaderConfig, LoaderError};
+use burn_wgsl::train::{Loader, LoaderConfig, LoaderError, StagedElement, Staging};
 use burn_wgsl::{Wgsl, WgslDevice};
 use serde::Serialize;
 
@@ -27,12 +27,27 @@ const WARM_UP: usize = 4;
 /// How images travel to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Upload {
+enum Elements {
     /// As bytes, which become floats on the device.
     Bytes,
     /// As floats, made by the worker.
     Floats,
 }
+
+/// How a worker makes batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Upload {
+    elements: Elements,
+    /// Whether they are put together in memory that the device copies from.
+    staged: bool,
+}
+
+const UPLOADS: [Upload; 4] = [
+    Upload { elements: Elements::Bytes, staged: false },
+    Upload { elements: Elements::Bytes, staged: true },
+    Upload { elements: Elements::Floats, staged: false },
+    Upload { elements: Elements::Floats, staged: true },
+];
 
 /// A configuration of a loader, and what was measured.
 #[derive(Debug, Serialize)]
@@ -40,6 +55,7 @@ struct Row {
     device: String,
     workers: usize,
     prefetch: usize,
+    #[serde(flatten)]
     upload: Upload,
     batches_per_second: f64,
     /// The share of the time that steps waited for a batch, 0 to 1.
@@ -65,7 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
             // Without workers, nothing is prepared ahead.
             let prefetches = if workers == 0 { &[1][..] } else { &[1, 4] };
             for &prefetch in prefetches {
-                for upload in [Upload::Bytes, Upload::Floats] {
+                for upload in UPLOADS {
                     let config = LoaderConfig { workers, prefetch, ..LoaderConfig::new(BATCH) };
                     let measured = measure(&device, config, upload, batches);
                     let (batches_per_second, waited) =
@@ -91,14 +107,15 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let header = ["device", "workers", "prefetch", "upload", "batches/s", "steps wait"];
+    let header = ["device", "workers", "prefetch", "upload", "staged", "batches/s", "steps wait"];
     let mut table = dense_table(header);
     for row in rows {
         table.add_row([
             row.device.clone(),
             row.workers.to_string(),
             row.prefetch.to_string(),
-            format!("{:?}", row.upload).to_lowercase(),
+            format!("{:?}", row.upload.elements).to_lowercase(),
+            if row.upload.staged { "yes" } else { "no" }.to_owned(),
             format!("{:.1}", row.batches_per_second),
             format!("{:.0} %", row.waited * 100.0),
         ]);
@@ -177,19 +194,38 @@ impl Dataset<Vec<u8>> for Images {
     }
 }
 
+/// Puts a batch together in memory that the device copies from.
+fn staged<T: StagedElement>(
+    items: &[Vec<T>],
+    shape: [usize; 4],
+    device: &WgslDevice,
+) -> Tensor<Wgsl, 4, T::Kind> {
+    let staged = Staging::new(shape, device).and_then(|mut batch| {
+        items.iter().try_for_each(|item| batch.push(item))?;
+        batch.finish()
+    });
+    // The loader reports a panic of a worker.
+    staged.unwrap_or_else(|error| panic!("{error}"))
+}
+
 impl Batcher<Wgsl, Vec<u8>, Tensor<Wgsl, 4>> for Upload {
     fn batch(&self, items: Vec<Vec<u8>>, device: &WgslDevice) -> Tensor<Wgsl, 4> {
         let [channels, height, width] = SHAPE;
         let shape = [items.len(), channels, height, width];
-        match self {
-            Self::Bytes => {
+        let floats = |item: &[u8]| item.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
+        match (self.elements, self.staged) {
+            (Elements::Bytes, true) => staged(&items, shape, device).float() / 255.0,
+            (Elements::Bytes, false) => {
                 let data = TensorData::new(items.concat(), shape);
                 Tensor::<Wgsl, 4, Int>::from_data(data, (device, DType::U8)).float() / 255.0
             }
-            Self::Floats => {
-                let pixels = items.iter().flatten();
-                let floats: Vec<f32> = pixels.map(|&pixel| f32::from(pixel) / 255.0).collect();
-                Tensor::from_data(TensorData::new(floats, shape), device)
+            (Elements::Floats, true) => {
+                let items: Vec<Vec<f32>> = items.iter().map(|item| floats(item)).collect();
+                staged(&items, shape, device)
+            }
+            (Elements::Floats, false) => {
+                let all: Vec<f32> = floats(&items.concat());
+                Tensor::from_data(TensorData::new(all, shape), device)
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Transfers between host and device. Both directions go in pieces of bounded size, so that a
-//! transfer of any size needs little staging memory.
+//! Readbacks: copies of GPU memory to the host, in pieces of bounded size, so that a readback of any size needs little
+//! memory of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,17 +9,13 @@ use parking_lot::Mutex;
 use super::events::Event;
 use super::faults::Fault;
 use super::gpu::Gpu;
-use super::mapping::Mapping;
-use super::recorder::SMALL_UPLOAD;
+use super::mapping::{Mapping, PIECE, padded};
 use super::reports::{HostCopy, ReportsInFlight, SlotRange};
-use super::stall::Largest;
 use super::submitter::Submitted;
 use super::waits::{Wait, Waiting};
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
-/// Maximum size of a piece in bytes.
-const PIECE: u64 = 8 << 20;
 /// Smallest size of a buffer for readbacks, in bytes.
 const MIN_READBACK_BUFFER: u64 = 64 << 10;
 /// Maximum number of pieces of a readback in flight: one is copied by the device while the host
@@ -27,59 +23,15 @@ const MIN_READBACK_BUFFER: u64 = 64 << 10;
 const READBACK_PIECES: usize = 2;
 /// Maximum size of the unused buffers for readbacks that are kept, in bytes.
 const KEPT_READBACK_BYTES: u64 = 32 << 20;
-/// Maximum number of buffers for uploads: the host fills one while the device copies from others.
-const UPLOAD_BUFFERS: usize = 4;
 
-/// The staging memory of a device.
+/// The unused buffers for readbacks of a device.
 #[derive(Default)]
-pub(crate) struct Staging {
-    /// Buffers for large uploads, in the order of their last use. They are kept, because a driver
-    /// may crash when it maps new memory while there is hardly any.
-    upload_buffers: Mutex<VecDeque<UploadBuffer>>,
-    /// Unused buffers for readbacks.
-    readback_buffers: Mutex<Vec<wgpu::Buffer>>,
-}
+pub(crate) struct ReadbackBuffers(Mutex<Vec<wgpu::Buffer>>);
 
-/// A buffer for a piece of an upload.
-struct UploadBuffer {
-    raw: wgpu::Buffer,
-    /// The submission that copies from the buffer.
-    submission: wgpu::SubmissionIndex,
-    /// Completes when the copy has finished and the buffer is mapped again.
-    mapped: Mapping,
-}
-
-impl Staging {
-    /// Returns a mapped buffer for a piece of an upload. Waits if all of them are in use.
-    fn take_upload_buffer(&self, gpu: &Gpu) -> Result<Option<wgpu::Buffer>, RuntimeError> {
-        let mut buffers = self.upload_buffers.lock();
-        let oldest_is_mapped = buffers.front().is_some_and(|buffer| buffer.mapped.is_complete());
-        if !oldest_is_mapped && buffers.len() < UPLOAD_BUFFERS {
-            let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
-            if let Ok(buffer) = gpu.create_buffer("upload", PIECE, usage, true) {
-                return Ok(Some(buffer));
-            }
-        }
-        let Some(oldest) = buffers.pop_front() else { return Ok(None) };
-        drop(buffers);
-        if !oldest_is_mapped {
-            let _waiting = Waiting::begin(Wait::Upload);
-            gpu.wait(Some(oldest.submission))?;
-        }
-        // Another thread may have found the buffer mapped, but not have said so yet.
-        pollster::block_on(oldest.mapped).map_err(|error| gpu.transfer_error(&error))?;
-        Ok(Some(oldest.raw))
-    }
-
-    /// Maps a buffer again when `submission` has copied from it, for the next upload.
-    fn keep_upload_buffer(&self, raw: wgpu::Buffer, submission: wgpu::SubmissionIndex) {
-        let mapped = Mapping::new(&raw, wgpu::MapMode::Write, raw.size());
-        self.upload_buffers.lock().push_back(UploadBuffer { raw, submission, mapped });
-    }
-
+impl ReadbackBuffers {
     /// Returns a buffer for a readback of `bytes` bytes.
-    fn take_readback_buffer(&self, gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer, RuntimeError> {
-        let mut buffers = self.readback_buffers.lock();
+    fn take(&self, gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer, RuntimeError> {
+        let mut buffers = self.0.lock();
         if let Some(index) = buffers.iter().position(|buffer| buffer.size() >= bytes) {
             return Ok(buffers.swap_remove(index));
         }
@@ -91,8 +43,8 @@ impl Staging {
     }
 
     /// Keeps an unmapped buffer for another readback, or destroys it.
-    fn keep_readback_buffer(&self, buffer: wgpu::Buffer) {
-        let mut buffers = self.readback_buffers.lock();
+    fn keep(&self, buffer: wgpu::Buffer) {
+        let mut buffers = self.0.lock();
         let kept: u64 = buffers.iter().map(wgpu::Buffer::size).sum();
         if kept + buffer.size() <= KEPT_READBACK_BYTES {
             buffers.push(buffer);
@@ -104,7 +56,7 @@ impl Staging {
 
     /// Destroys the unused buffers.
     pub fn trim(&self) {
-        self.readback_buffers.lock().drain(..).for_each(|buffer| buffer.destroy());
+        self.0.lock().drain(..).for_each(|buffer| buffer.destroy());
     }
 }
 
@@ -144,11 +96,6 @@ fn pieces(sizes: impl Iterator<Item = u64>) -> Vec<Piece> {
     pieces
 }
 
-/// Rounds up to the alignment of copies.
-fn padded(bytes: u64) -> u64 {
-    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
-}
-
 /// A piece that the device is copying.
 struct PieceInFlight {
     piece: Piece,
@@ -170,88 +117,6 @@ impl Gpu {
 }
 
 impl Runtime {
-    /// Uploads `data` to a new allocation.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `data` exceeds the largest buffer, the device is out of memory, there
-    /// is no memory for staging, or the device was lost.
-    pub fn upload(&self, data: &[u8]) -> Result<Allocation, RuntimeError> {
-        let allocation = self.alloc(data.len() as u64)?;
-        if data.is_empty() {
-            return Ok(allocation);
-        }
-        let gpu = &self.gpu;
-        gpu.observers.notify(|| Event::Upload { bytes: data.len() as u64 });
-        let mut state = self.place(self.state.lock(), &[&allocation], &[])?;
-        if data.len() <= SMALL_UPLOAD {
-            state.recorder.upload(gpu, &allocation, data);
-            let overdue = state.recorder.overdue();
-            drop(state);
-            self.wait_for_room(overdue)?;
-            return Ok(allocation);
-        }
-        // Commands recorded before this upload may use the same memory, so they are submitted
-        // first.
-        self.submit(&mut state)?;
-        drop(state);
-        let mut offset = 0;
-        for piece in data.chunks(PIECE as usize) {
-            let serial = gpu.serial();
-            allocation.set_written(serial);
-            if !self.upload_piece(&allocation, offset, piece)? {
-                return Err(self.out_of_memory(data.len() as u64));
-            }
-            gpu.check()?;
-            gpu.check_results(serial..=gpu.serial())?;
-            offset += piece.len() as u64;
-        }
-        Ok(allocation)
-    }
-
-    /// Submits the upload of a piece to `offset` in an allocation. Returns `false` if there is no
-    /// staging memory.
-    fn upload_piece(
-        &self,
-        allocation: &Allocation,
-        offset: u64,
-        piece: &[u8],
-    ) -> Result<bool, RuntimeError> {
-        let gpu = &self.gpu;
-        let Some(placement) = allocation.placement() else { return Ok(false) };
-        let (target, offset) = (&placement.buffer.raw, placement.offset + offset);
-        let len = padded(piece.len() as u64);
-        if gpu.faults.strikes(Fault::Upload) {
-            return Ok(false);
-        }
-        if !CAN_BLOCK {
-            // A browser has staging memory of its own.
-            let view = wgpu::BufferSize::new(len)
-                .and_then(|len| gpu.queue.write_buffer_with(target, offset, len));
-            let Some(mut view) = view else { return Ok(false) };
-            view.slice(..piece.len()).copy_from_slice(piece);
-            drop(view);
-            gpu.submit(&[], None, Largest::default());
-            return Ok(true);
-        }
-        let Some(staging) = self.staging.take_upload_buffer(gpu)? else { return Ok(false) };
-        let mut view =
-            staging.get_mapped_range_mut(..len).map_err(|error| gpu.transfer_error(&error))?;
-        view.slice(..piece.len()).copy_from_slice(piece);
-        drop(view);
-        staging.unmap();
-        let mut encoder =
-            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        encoder.copy_buffer_to_buffer(&staging, 0, target, offset, len);
-        let Some(submission) = gpu.catch(|| gpu.submit(&[], Some(encoder), Largest::default()))
-        else {
-            gpu.check()?;
-            return Ok(false);
-        };
-        self.staging.keep_upload_buffer(staging, submission);
-        Ok(true)
-    }
-
     /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair in `ranges`, with one
     /// submission for each 8 MiB.
     ///
@@ -382,7 +247,7 @@ impl Runtime {
         recorder.check()?;
         let staging = match reports.bytes() {
             0 => None,
-            bytes => Some(self.staging.take_readback_buffer(gpu, bytes)?),
+            bytes => Some(self.readback_buffers.take(gpu, bytes)?),
         };
         // Without a buffer for the copy, the launches keep their slots.
         let copied = staging.and_then(|staging| Some((reports.take()?, staging)));
@@ -407,7 +272,7 @@ impl Runtime {
         if submitted.has_failed {
             // The slots were neither copied nor cleared: the next readback has them.
             state.reports.put_back(launches);
-            self.staging.keep_readback_buffer(buffer);
+            self.readback_buffers.keep(buffer);
             return Ok(submitted);
         }
         let mapping = match gpu.guarded(|| Mapping::new(&buffer, wgpu::MapMode::Read, bytes)) {
@@ -428,7 +293,7 @@ impl Runtime {
         // In a browser, errors arrive late: what was copied before is lost, too.
         let is_lost = |serial| !CAN_BLOCK && self.gpu.check_results(serial..=serial).is_err();
         for copy in self.outcomes.read_mapped(&self.gpu.name(), is_lost) {
-            self.staging.keep_readback_buffer(copy.buffer);
+            self.readback_buffers.keep(copy.buffer);
         }
     }
 
@@ -450,7 +315,7 @@ impl Runtime {
         let gpu = &self.gpu;
         gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
         let mut state = self.state.lock();
-        let buffer = self.staging.take_readback_buffer(gpu, piece.bytes)?;
+        let buffer = self.readback_buffers.take(gpu, piece.bytes)?;
         let submitted = self.copy_to_host(&mut state, |encoder| {
             let mut offset = 0;
             for &(source, start, bytes) in &piece.copies {
@@ -495,7 +360,7 @@ impl Runtime {
         }
         drop(view);
         buffer.unmap();
-        self.staging.keep_readback_buffer(buffer);
+        self.readback_buffers.keep(buffer);
         Ok(())
     }
 }
