@@ -89,6 +89,10 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     pub pictures: Option<PathBuf>,
 
+    /// Write the measurements, as they come, to this folder: `scalars.csv`, and a file for TensorBoard
+    #[arg(long, value_name = "FOLDER")]
+    pub log: Option<PathBuf>,
+
     /// Write the measurements as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -5,6 +5,7 @@
 
 mod args;
 mod batches;
+mod log;
 mod model;
 mod pictures;
 mod sources;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use args::Args;
 use batches::{Batch, Images};
+use log::{Log, Scalar};
 use sources::{Augmented, Format, Labelled, Source};
 use trainer::{B, Trainer};
 
@@ -69,12 +71,46 @@ struct History {
 
 type TrainLoader = Loader<B, Labelled, Batch<B>>;
 
-/// A run in training: what a checkpoint holds.
+/// A run in training: what a checkpoint holds, and where its measurements are logged.
 struct Training {
     trainer: Trainer,
     loader: Arc<TrainLoader>,
     settings: Settings,
     history: History,
+    log: Option<Log>,
+}
+
+impl Training {
+    /// Takes the mean loss of the steps before a step.
+    fn add_loss(&mut self, reading: Option<(u64, Readback<f64>)>) -> Result<()> {
+        let Some((step, reading)) = reading else { return Ok(()) };
+        let loss = reading.take()?;
+        ensure!(loss.is_finite(), "the loss became {loss}; try a smaller --learning-rate");
+        self.history.losses.push((step, loss));
+        self.log(step, &[(Scalar::Loss, loss)])
+    }
+
+    /// Notes the measurements of an epoch, which ended with a step.
+    fn end_epoch(
+        &mut self,
+        epoch: u64,
+        step: u64,
+        accuracy: f64,
+        seconds: f64,
+        waited: f64,
+    ) -> Result<()> {
+        self.history.accuracies.push((epoch, accuracy));
+        self.history.seconds.push(seconds);
+        self.history.waited.push(waited);
+        let values =
+            [(Scalar::Accuracy, accuracy), (Scalar::Seconds, seconds), (Scalar::Waited, waited)];
+        self.log(step, &values)
+    }
+
+    fn log(&mut self, step: u64, values: &[(Scalar, f64)]) -> Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        values.iter().try_for_each(|&(scalar, value)| log.add(step, scalar, value))
+    }
 }
 
 impl Saved for Training {
@@ -127,6 +163,7 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
         loader: Arc::new(loader(args, &source, batch, &device)?),
         settings: settings(args, &source, batch),
         history: History::default(),
+        log: None,
     };
     let parameters = training.trainer.model().num_params();
     println!("{:?} with {parameters} parameters in {} on {adapter}", args.model, args.precision);
@@ -138,6 +175,9 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
             println!("resumed after {} steps", found.step);
         }
         saved = Some(run);
+    }
+    if let Some(folder) = &args.log {
+        training.log = Some(Log::open(folder, saved.as_ref().map_or(0, Run::step))?);
     }
     let matrix = train_epochs(args, &source, &mut training, &mut saved, stop, &device)?;
     print!("\n{matrix}");
@@ -267,7 +307,7 @@ fn train_epochs(
             if step.is_multiple_of(REPORT_EVERY) {
                 // What was asked for 50 steps ago is there now.
                 let next = loss.read()?.map(|reading| (step, reading));
-                report(std::mem::replace(&mut reading, next), &mut training.history)?;
+                training.add_loss(std::mem::replace(&mut reading, next))?;
             }
             let goes_on = match saved {
                 Some(run) => run.end_step(training)?,
@@ -283,8 +323,8 @@ fn train_epochs(
             break;
         }
         let next = loss.read()?.map(|reading| (step, reading));
-        report(reading.take(), &mut training.history)?;
-        report(next, &mut training.history)?;
+        training.add_loss(reading.take())?;
+        training.add_loss(next)?;
         let seconds = start.elapsed().as_secs_f64();
         let share = waited.as_secs_f64() / seconds;
         let waits = waits_on_thread() - waits;
@@ -297,9 +337,7 @@ fn train_epochs(
             tested.accuracy() * 100.0,
             share * 100.0,
         );
-        training.history.accuracies.push((epoch, tested.accuracy()));
-        training.history.seconds.push(seconds);
-        training.history.waited.push(share);
+        training.end_epoch(epoch, step, tested.accuracy(), seconds, share)?;
         if let Some(run) = saved {
             run.save(training, Some(tested.accuracy()))?;
         }
@@ -312,15 +350,6 @@ fn train_epochs(
         Some(matrix) if !stopped => Ok(matrix),
         _ => test(source, training, device),
     }
-}
-
-/// Takes the mean loss of the steps before `step`.
-fn report(reading: Option<(u64, Readback<f64>)>, history: &mut History) -> Result<()> {
-    let Some((step, reading)) = reading else { return Ok(()) };
-    let loss = reading.take()?;
-    ensure!(loss.is_finite(), "the loss became {loss}; try a smaller --learning-rate");
-    history.losses.push((step, loss));
-    Ok(())
 }
 
 /// Classifies the test images.

@@ -25,7 +25,7 @@ fn train(options: &str, stop: &Stop) -> anyhow::Result<f64> {
 fn shapes_are_learnt_and_pictures_drawn() {
     let folder = folder("pictures");
     let options = format!(
-        "--epochs 5 --batch 16 --learning-rate 0.003 --average 0.9 --pictures {}",
+        "--epochs 5 --batch 16 --learning-rate 0.003 --average 0.9 --pictures {0} --log {0}",
         folder.display()
     );
     let accuracy = train(&options, &Stop::new()).expect("it trains");
@@ -34,6 +34,9 @@ fn shapes_are_learnt_and_pictures_drawn() {
         let text = std::fs::read_to_string(folder.join(name)).expect("it is written");
         assert!(text.starts_with("<svg") && !text.contains("NaN"), "{text}");
     }
+    let log = std::fs::read_to_string(folder.join("scalars.csv")).expect("it is written");
+    assert_eq!(log.matches("test/accuracy").count(), 5, "{log}");
+    assert!(log.ends_with("\n") && log.contains("train/loss"), "{log}");
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
@@ -70,4 +73,6 @@ fn errors_name_the_cause() {
     assert!(message("--average 1").contains("below 1"));
     let none = message(&format!("--resume --checkpoints {}", folder("none").display()));
     assert!(none.contains("no checkpoint"), "{none}");
+    let log = message("--log /dev/null/log");
+    assert!(log.contains("--log /dev/null/log"), "{log}");
 }

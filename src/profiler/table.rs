@@ -91,6 +91,7 @@ impl Profile {
         let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let width = width.clamp(6, MAX_NAME);
         let heading = match by {
+            By::Kernel | By::Variant if self.of_host => "op",
             By::Kernel => "kernel",
             By::Variant => "variant",
             By::Op => "op",
