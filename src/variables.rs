@@ -42,8 +42,8 @@ variables! {
     CACHE = "BURN_WGSL_CACHE": "a folder or off";
     /// Compiles shaders with all runtime checks.
     CHECKED = "BURN_WGSL_CHECKED": SWITCH;
-    /// What is checked after each op, and whether waits are named.
-    DEBUG = "BURN_WGSL_DEBUG": "ops, nan, finite and waits, separated by commas";
+    /// What is checked after each op, and whether waits and lines are named.
+    DEBUG = "BURN_WGSL_DEBUG": "ops, nan, finite, waits and lines, separated by commas";
     /// The device of `auto`.
     DEVICE = "BURN_WGSL_DEVICE": "a device selector";
     /// Computes elementwise ops with those around them.

@@ -85,6 +85,15 @@ pub struct Args {
     #[arg(long, requires = "checkpoints")]
     pub resume: bool,
 
+    /// Begin with weights that PyTorch saved: a state dictionary as .pt, .pth or .safetensors. Those of torchvision's
+    /// ResNet-18 fit `--model resnet18` and pictures of more than 64 pixels a side
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub weights: Option<PathBuf>,
+
+    /// Save the weights to a .safetensors file, with PyTorch's names and layouts
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
     /// Write the curves and the confusion matrix as pictures to this folder
     #[arg(long, value_name = "FOLDER")]
     pub pictures: Option<PathBuf>,

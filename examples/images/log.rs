@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use prost::Message;
 
 /// The scalars that are logged.
@@ -50,6 +50,11 @@ impl Log {
         let place = || format!("--log {}", folder.display());
         fs::create_dir_all(folder).with_context(place)?;
         let path = folder.join("scalars.csv");
+        ensure!(
+            step > 0 || !path.exists(),
+            "{} has the log of a run; choose another folder, or --resume",
+            folder.display()
+        );
         let kept = if step > 0 && path.exists() {
             rows(&path, step).with_context(place)?
         } else {
@@ -214,6 +219,8 @@ mod tests {
         assert_eq!((second[1].step, second[1].session_log.is_some()), (21, true));
         let value = &second[2].summary.as_ref().expect("it has a value").values[0];
         assert_eq!((&*value.tag, value.simple_value), ("test/accuracy", Some(0.5)));
+        let other = Log::open(&folder, 0).err().map(|error| error.to_string());
+        assert!(other.is_some_and(|error| error.contains("choose another folder")));
         // The check value of CRC-32C, masked.
         assert_eq!(masked(b"123456789"), 0xe306_9283u32.rotate_right(15).wrapping_add(0xa282_ead8));
         fs::remove_dir_all(&folder).expect("it is there");

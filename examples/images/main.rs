@@ -7,13 +7,17 @@ mod args;
 mod batches;
 mod log;
 mod model;
+// The library of the digits example does without a file system.
+#[path = "../digits/output.rs"]
+mod output;
 mod pictures;
 mod sources;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use burn::data::dataset::Dataset;
 use burn::module::Module;
+use burn::tensor::backend::Backend;
 use burn_wgsl::train::{
     BatchSearch, BatchSize, Checkpoint, CheckpointError, Confusion, ConfusionMatrix, Loader,
     LoaderConfig, Mean, MeanGradients, Parts, Readback, Run, RunConfig, Saved, Shuffled, Stop,
@@ -31,6 +36,8 @@ use serde::{Deserialize, Serialize};
 use args::Args;
 use batches::{Batch, Images};
 use log::{Log, Scalar};
+use model::Network;
+use output::OutputFile;
 use sources::{Augmented, Format, Labelled, Source};
 use trainer::{B, Trainer};
 
@@ -147,6 +154,11 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     }
+    let output_file = |option, path: &Option<PathBuf>| -> Result<Option<OutputFile>> {
+        path.as_deref().map(|path| OutputFile::new(option, path)).transpose()
+    };
+    let weights_file = output_file("--save", &args.save)?;
+    let json_file = output_file("--json", &args.json)?;
     let source = source(args)?;
     let (train, test) = (source.train.len(), source.test.len());
     println!(
@@ -159,7 +171,7 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
     let per_step = batch * args.accumulate as usize;
     let steps = train.div_ceil(per_step) * args.epochs as usize;
     let mut training = Training {
-        trainer: Trainer::new(args, &source, steps, &device)?,
+        trainer: Trainer::new(args, network(args, &source, &device)?, steps, &device)?,
         loader: Arc::new(loader(args, &source, batch, &device)?),
         settings: settings(args, &source, batch),
         history: History::default(),
@@ -182,18 +194,21 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
     let matrix = train_epochs(args, &source, &mut training, &mut saved, stop, &device)?;
     print!("\n{matrix}");
     println!("accuracy {:.2} % on {adapter}", matrix.accuracy() * 100.0);
+    if let Some(file) = &weights_file {
+        file.write(&weights::to_bytes(&training.trainer.model())?)?;
+        println!("weights saved to {}", file.path().display());
+    }
     if let Some(folder) = &args.pictures {
         write_pictures(folder, &training.history, &matrix, &source.classes)?;
     }
-    if let Some(path) = &args.json {
+    if let Some(file) = &json_file {
         let report = serde_json::json!({
             "adapter": adapter,
             "settings": training.settings,
             "history": training.history,
             "accuracy": matrix.accuracy(),
         });
-        std::fs::write(path, format!("{report:#}\n"))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        file.write(format!("{report:#}\n").as_bytes())?;
     }
     Ok(matrix.accuracy())
 }
@@ -243,6 +258,18 @@ fn loader(args: &Args, source: &Source, batch: usize, device: &WgslDevice) -> Re
     Ok(loader?.with_sampler(sampler)?)
 }
 
+/// Seeds the device, and returns an untrained network, or one with weights of a file.
+fn network(args: &Args, source: &Source, device: &WgslDevice) -> Result<Network<B>> {
+    B::seed(device, args.seed);
+    let mut network = Network::new(args.model, source.format, source.classes.len(), device);
+    if let Some(path) = &args.weights {
+        let is_whole = weights::load(&mut network, path)?;
+        let rest = if is_whole { "" } else { ", but for the last layer" };
+        println!("weights of {}{rest}", path.display());
+    }
+    Ok(network)
+}
+
 /// Returns the batch size: that of the command line, of the run that is resumed, or the fastest.
 fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize> {
     match (args.batch, &args.checkpoints) {
@@ -252,7 +279,8 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
         }
         (BatchSize::Auto, _) => {}
     }
-    let (trainer, mut updated) = (Trainer::new(args, source, 1000, device)?, None);
+    let network = Network::new(args.model, source.format, source.classes.len(), device);
+    let (trainer, mut updated) = (Trainer::new(args, network, 1000, device)?, None);
     let item = source.train.get(0).context("there are no images")?;
     let search = BatchSearch { max: source.train.len(), ..BatchSearch::default() };
     let sizes = search.find(device, |batch| {

@@ -73,6 +73,8 @@ fn errors_name_the_cause() {
     assert!(message("--average 1").contains("below 1"));
     let none = message(&format!("--resume --checkpoints {}", folder("none").display()));
     assert!(none.contains("no checkpoint"), "{none}");
+    let save = message("--save /nonexistent/weights.safetensors");
+    assert!(save.contains("--save /nonexistent"), "{save}");
     let log = message("--log /dev/null/log");
     assert!(log.contains("--log /dev/null/log"), "{log}");
 }

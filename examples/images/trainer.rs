@@ -6,7 +6,6 @@ use burn::module::AutodiffModule;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{AdamW, AdamWConfig, GradientsParams, Optimizer};
-use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, ScaledOptimizer};
 use burn_wgsl::train::{CheckpointError, Ema, MeanGradients, Parts, Segments};
@@ -15,7 +14,6 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice};
 use crate::args::Args;
 use crate::batches::Batch;
 use crate::model::Network;
-use crate::sources::Source;
 
 pub type B = Autodiff<Wgsl>;
 
@@ -34,15 +32,13 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Seeds the device, and creates an untrained network, which is trained for `steps` steps.
+    /// Prepares a network, which is trained for `steps` steps.
     pub fn new(
         args: &Args,
-        source: &Source,
+        model: Network<B>,
         steps: usize,
         device: &WgslDevice,
     ) -> anyhow::Result<Self> {
-        B::seed(device, args.seed);
-        let model = Network::new(args.model, source.format, source.classes.len(), device);
         // Small gradients would be 0 in f16.
         let enabled = args.precision == Precision::F16;
         let scaler = GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(device);

@@ -30,7 +30,7 @@ pub(crate) struct StagedData {
 
 enum Memory {
     /// Mapped from a GPU.
-    Mapped { runtime: Arc<Runtime>, stored: tensor::DType, upload: Upload<Arc<Runtime>> },
+    Mapped { runtime: Arc<Runtime>, stored: tensor::DType, upload: Box<Upload<Arc<Runtime>>> },
     /// On the CPU, for types that the GPU stores in another way, and for small tensors, which share an upload.
     Host(Vec<u8>),
 }
@@ -58,7 +58,7 @@ impl StagedData {
             Some((runtime, stored)) => {
                 let upload = Upload::begin(runtime.clone(), size.next_multiple_of(4) as u64);
                 let upload = upload.map_err(|error| execution_error(&error))?;
-                Memory::Mapped { runtime, stored, upload }
+                Memory::Mapped { runtime, stored, upload: Box::new(upload) }
             }
             None => Memory::Host(Vec::with_capacity(size)),
         };

@@ -106,7 +106,15 @@ fn averages_are_those_of_the_formula() {
         let mut expected: Vec<f64> = weights(&model).into_iter().map(f64::from).collect();
         let mut optimizer = SgdConfig::new().init::<B, Model<B>>();
         let x = numbers(3, [64, 12], &device);
+        let mean = |model: &Model<Wgsl>| {
+            let mean = model.norm.running_mean.value_sync().into_data();
+            mean.iter::<f64>().collect::<Vec<_>>()
+        };
+        let mut expected_mean = mean(&model.valid());
         for step in 0..20 {
+            // Updates the running statistics.
+            let rows = x.clone().slice(step as usize..step as usize + 40);
+            model.norm.forward(model.hidden.forward(rows));
             let loss = loss(&model, &x, 0..64);
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
             model = optimizer.step(0.3, model, gradients);
@@ -115,6 +123,9 @@ fn averages_are_those_of_the_formula() {
             for (average, weight) in expected.iter_mut().zip(weights(&model)) {
                 *average = decay * *average + (1.0 - decay) * f64::from(weight);
             }
+            for (average, mean) in expected_mean.iter_mut().zip(mean(&model.valid())) {
+                *average = decay * *average + (1.0 - decay) * mean;
+            }
         }
         let average = ema.model();
         let found = [&average.hidden, &average.out].into_iter().flat_map(|layer| {
@@ -122,6 +133,11 @@ fn averages_are_those_of_the_formula() {
         });
         for (found, expected) in found.zip(&expected) {
             assert!((f64::from(found) - expected).abs() < 1e-6, "{found}, {expected} on {device}");
+        }
+        let found = mean(ema.model());
+        assert_ne!(found, mean(&model.valid()), "the statistics moved on {device}");
+        for (found, expected) in found.iter().zip(&expected_mean) {
+            assert!((found - expected).abs() < 1e-6, "{found}, {expected} on {device}");
         }
         assert_eq!(ema.steps(), 20);
         // The model itself is not changed, and a copy of the average continues.

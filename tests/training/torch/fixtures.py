@@ -1,4 +1,5 @@
-"""Writes fixtures.json: what PyTorch computes for schedules, clipped steps and averages of weights.
+"""Writes fixtures.json: what PyTorch computes for schedules, clipped steps and averages of weights; and model.pt, the
+weights of a small model.
 
 python3 tests/training/torch/fixtures.py
 """
@@ -71,6 +72,19 @@ def adamw(parameters):
     return torch.optim.AdamW(parameters, lr=0.01, eps=1e-5, weight_decay=0.02)
 
 
+def save_model(path):
+    """Saves the weights of a small model. Returns its results for some rows."""
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2), torch.nn.LayerNorm(2)
+    )
+    for seed, tensor in enumerate(model.state_dict().values()):
+        tensor.copy_(numbers(seed + 5, *tensor.shape))
+    torch.save(model.state_dict(), path)
+    with torch.no_grad():
+        return model(numbers(9, 5, 4)).flatten().tolist()
+
+
+folder = os.path.dirname(os.path.abspath(__file__))
 fixtures = {
     "torch": torch.__version__,
     "rates": {
@@ -85,8 +99,8 @@ fixtures = {
         "clipped": train(sgd, max_norm=0.5),
         "average": train(sgd, decay=0.8),
     },
+    "model": {"results": save_model(os.path.join(folder, "model.pt"))},
 }
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures.json")
-with open(path, "w") as file:
+with open(os.path.join(folder, "fixtures.json"), "w") as file:
     json.dump(fixtures, file, indent=1)
     file.write("\n")

@@ -1,15 +1,21 @@
-//! Schedules, clipped steps and averages of weights beside PyTorch's: `fixtures.json` is written by `fixtures.py`.
+//! Schedules, clipped steps, averages of weights and saved weights beside PyTorch's: `fixtures.json` and `model.pt` are
+//! written by `fixtures.py`.
 
 use burn::lr_scheduler::LrScheduler;
 use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
 use burn::lr_scheduler::exponential::ExponentialLrSchedulerConfig;
 use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
 use burn::lr_scheduler::step::StepLrSchedulerConfig;
-use burn::module::{AutodiffModule, Param};
-use burn::nn::{Linear, LinearConfig};
+use burn::module::{AutodiffModule, Module, Param};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::activation::relu;
+use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
+use burn_store::{
+    BurnToPyTorchAdapter, ModuleSnapshot, PyTorchToBurnAdapter, PytorchStore, SafetensorsStore,
+};
 use burn_wgsl::scaler::GradScalerConfig;
 use burn_wgsl::train::{Ema, MeanGradients};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
@@ -48,6 +54,59 @@ fn schedules_are_those_of_torch() {
     check("linear", LinearLrSchedulerConfig::new(0.1, 0.02, 16).init().expect("it is valid"));
     check("exponential", ExponentialLrSchedulerConfig::new(0.1, 0.9).init().expect("it is valid"));
     check("step", StepLrSchedulerConfig::new(0.1, 7).with_gamma(0.5).init().expect("it is valid"));
+}
+
+#[derive(Module, Debug)]
+struct Model<B: Backend> {
+    hidden: Linear<B>,
+    output: Linear<B>,
+    norm: LayerNorm<B>,
+}
+
+impl Model<Wgsl> {
+    fn new(device: &WgslDevice) -> Self {
+        let linear = |from, to| LinearConfig::new(from, to).init(device);
+        let norm = LayerNormConfig::new(2).init(device);
+        Self { hidden: linear(4, 3), output: linear(3, 2), norm }
+    }
+
+    fn forward(&self, x: Tensor<Wgsl, 2>) -> Tensor<Wgsl, 2> {
+        self.norm.forward(self.output.forward(relu(self.hidden.forward(x))))
+    }
+}
+
+/// The names of PyTorch's layers, and those of the model.
+const NAMES: [(&str, &str); 3] = [("0", "hidden"), ("2", "output"), ("3", "norm")];
+
+#[test]
+fn saved_weights_are_those_of_torch_and_return_to_it() {
+    for device in devices() {
+        let mut file = PytorchStore::from_file("tests/training/torch/model.pt");
+        for (torch, burn) in NAMES {
+            file = file.with_key_remapping(format!("^{torch}\\."), format!("{burn}."));
+        }
+        let mut model = Model::new(&device);
+        model.load_from(&mut file).expect("all weights are there");
+        let results = model.forward(numbers(9, [5, 4], &device).inner()).into_data();
+        let results: Vec<f64> = results.iter().collect();
+        assert_near(&format!("results on {device}"), &results, &fixture("model", "results"));
+
+        let mut file = SafetensorsStore::from_bytes(None).with_to_adapter(BurnToPyTorchAdapter);
+        for (torch, burn) in NAMES {
+            file = file.with_key_remapping(format!("^{burn}\\."), format!("{torch}."));
+        }
+        model.save_into(&mut file).expect("the device works");
+        let bytes = file.get_bytes().expect("it was saved");
+        let mut saved =
+            SafetensorsStore::from_bytes(Some(bytes)).with_from_adapter(PyTorchToBurnAdapter);
+        for (torch, burn) in NAMES {
+            saved = saved.with_key_remapping(format!("^{torch}\\."), format!("{burn}."));
+        }
+        let mut copy = Model::new(&device);
+        copy.load_from(&mut saved).expect("all weights are there");
+        let again = copy.forward(numbers(9, [5, 4], &device).inner()).into_data();
+        assert_eq!(again.iter::<f64>().collect::<Vec<_>>(), results, "on {device}");
+    }
 }
 
 /// As `numbers` in `fixtures.py`.
