@@ -123,8 +123,8 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
         self
     }
 
-    /// Reads the loss of an epoch, and tests the model. Returns the mean loss, the accuracy, and the seconds from `start`
-    /// until the device has computed the loss.
+    /// Reads the loss of an epoch, and tests the model. Returns the mean loss, the accuracy, and the seconds from
+    /// `start` until the device has computed the loss.
     ///
     /// # Errors
     ///

@@ -32,7 +32,8 @@ impl Scalar {
     }
 }
 
-/// The files of a run in a folder: `scalars.csv`, and `events.out.tfevents.*`, which `tensorboard --logdir FOLDER` shows.
+/// The files of a run in a folder: `scalars.csv`, and `events.out.tfevents.*`, which `tensorboard --logdir FOLDER`
+/// shows.
 pub struct Log {
     csv: csv::Writer<File>,
     events: File,

@@ -63,8 +63,8 @@ fn names(is_resnet: bool, to: To) -> Result<KeyRemapper> {
     Ok(KeyRemapper::from_pattern_iter(replaced)?)
 }
 
-/// Loads weights that PyTorch saved: a state dictionary as `.pt`, `.pth` or `.safetensors`. The last layer is left as it
-/// is if the file has none for this number of classes. Returns whether it was loaded.
+/// Loads weights that PyTorch saved: a state dictionary as `.pt`, `.pth` or `.safetensors`. The last layer is left as
+/// it is if the file has none for this number of classes. Returns whether it was loaded.
 ///
 /// # Errors
 ///

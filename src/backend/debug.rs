@@ -127,9 +127,9 @@ pub fn set_waits(enabled: bool) {
 }
 
 /// Notes the line of the program at which each op is called: the innermost one that is not in Burn or another library.
-/// [Profiles](crate::profiler) and [memory recordings](crate::memory) then list it. Ops of a backward pass have the line
-/// that calls `backward`. Off by default: it makes an op about a millisecond slower on the host. A program without line
-/// tables (`debug = "line-tables-only"`) has only names of functions, and a browser has neither.
+/// [Profiles](crate::profiler) and [memory recordings](crate::memory) then list it. Ops of a backward pass have the
+/// line that calls `backward`. Off by default: it makes each op slower on the host. A program without line tables
+/// (`debug = "line-tables-only"`) has only names of functions, and a browser has neither.
 pub fn set_lines(enabled: bool) {
     record_lines(enabled);
 }

@@ -74,8 +74,8 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
     WgslTensor::new(*device, storage)
 }
 
-/// Returns whether `len` bytes of data are uploaded as they are, and unpacked to words by the device. Less is widened on the
-/// host, which saves a launch.
+/// Returns whether `len` bytes of data are uploaded as they are, and unpacked to words by the device. Less is widened
+/// on the host, which saves a launch.
 pub(super) fn travels_as_bytes(len: u64, dtype: tensor::DType, runtime: &Runtime) -> bool {
     let is_large = len >= MIN_BYTES && len.next_multiple_of(4) * 4 <= runtime.max_binding();
     is_large && is_enabled() && matches!(dtype, tensor::DType::I8 | tensor::DType::U8)

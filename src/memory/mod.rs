@@ -31,8 +31,8 @@
 //! An op that overwrites an operand in place allocates nothing: the memory stays with the op that
 //! allocated it.
 //!
-//! The memory of the CPU device is not counted: its usage is zero. A recording of it lists the results of ops and what is
-//! uploaded, from its beginning on; not the memory that an op needs meanwhile.
+//! The memory of the CPU device is not counted: its usage is zero. A recording of it lists the results of ops and what
+//! is uploaded, from its beginning on; not the memory that an op needs meanwhile.
 
 mod recording;
 mod report;

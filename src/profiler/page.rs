@@ -47,7 +47,8 @@ impl Profile {
         let peaks =
             self.peaks.map(|peaks| json!({ "operations": peaks.operations, "bytes": peaks.bytes }));
         json!({
-            "device": self.device, "of_host": self.of_host, "wall": micros(self.wall), "launches": launches, "host": host,
+            "device": self.device, "of_host": self.of_host, "wall": micros(self.wall),
+            "launches": launches, "host": host,
             "memory": memory, "peaks": peaks,
         })
         .to_string()

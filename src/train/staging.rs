@@ -10,8 +10,8 @@ use half::{bf16, f16};
 use crate::backend::{StagedData, Wgsl, WgslTensor};
 use crate::device::WgslDevice;
 
-/// A tensor to which a batcher copies its samples, one after the other, in memory from which the device copies them: the
-/// host copies each byte once. A batch that is first put together in a `Vec` is copied twice.
+/// A tensor to which a batcher copies its samples, one after the other, in memory from which the device copies them:
+/// the host copies each byte once. A batch that is first put together in a `Vec` is copied twice.
 ///
 /// 8-bit integers stay bytes on their way, as with `from_data`. On the CPU device, the memory is that of the tensor. A
 /// batch of at most 256 KiB shares an upload with other small ones, and is copied twice more.
