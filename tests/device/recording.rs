@@ -370,7 +370,7 @@ fn the_memory_of_the_cpu_device_is_recorded_by_op_and_scope() {
         Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device)
     };
     recording.mark("data").expect("nothing is pending");
-    let views = (x.clone().transpose(), x.clone().slice([0..32]));
+    let views = (x.clone().transpose(), x.clone().slice([0..32, 0..64]));
     let y = {
         let _scope = scope("layer");
         x.clone().matmul(before.clone()).exp() // in place: memory of the product
