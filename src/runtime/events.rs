@@ -5,14 +5,13 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use web_time::Instant;
 
-use super::observed::host_observers;
 use super::origin::{Origin, current_origin};
 use super::{Location, Runtime, Variant};
 
@@ -101,6 +100,14 @@ pub trait Observer: Send + Sync {
 pub(crate) struct Observers {
     present: AtomicBool,
     observers: RwLock<Vec<Arc<dyn Observer>>>,
+}
+
+/// The observers of the CPU device.
+static HOST: LazyLock<Arc<Observers>> = LazyLock::new(Arc::default);
+
+/// Returns the observers of the CPU device.
+pub(crate) fn host_observers() -> &'static Arc<Observers> {
+    &HOST
 }
 
 /// The number of observations in this process.

@@ -94,14 +94,14 @@ pub use deferred::Deferred;
 pub(crate) use demand::Demand;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
-pub(crate) use events::is_observed;
 pub use events::{
     Event, Observation, Observer, Scope, current_scope, describe_operands, is_captured, scope,
 };
+pub(crate) use events::{host_observers, is_observed};
 pub use faults::Fault;
 pub(crate) use kernel::{Compilation, div_up, variants_of};
 pub use kernel::{Expr, Kernel, KernelKey};
-pub(crate) use observed::{Observed, host_observers};
+pub(crate) use observed::Observed;
 pub use operands::{DeclaredOperand, ElementCode, EpilogueCode, PrologueCode};
 pub use origin::{
     Origin, begin_op, current_op, current_origin, record_lines, set_current_op, set_origin,

@@ -1,18 +1,10 @@
 //! Devices whose events can be observed: GPUs, and the host, which is the CPU device.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use super::events::{Observation, Observer, Observers};
+use super::events::{Observation, Observer, Observers, host_observers};
 use super::{MemoryUsage, Runtime, RuntimeError};
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-
-/// The observers of the CPU device.
-static HOST: LazyLock<Arc<Observers>> = LazyLock::new(Arc::default);
-
-/// Returns the observers of the CPU device.
-pub(crate) fn host_observers() -> &'static Observers {
-    &HOST
-}
 
 /// A device whose events can be observed.
 #[derive(Clone)]
@@ -51,7 +43,7 @@ impl Observed {
     pub fn observers(&self) -> &Observers {
         match self {
             Self::Gpu(runtime) => &runtime.gpu.observers,
-            Self::Host => &HOST,
+            Self::Host => host_observers(),
         }
     }
 
@@ -60,7 +52,7 @@ impl Observed {
     pub fn observe_memory(&self, observer: Arc<dyn Observer>) -> (Observation, u64) {
         match self {
             Self::Gpu(runtime) => runtime.observe_memory(observer),
-            Self::Host => (Observation::begin(&HOST, observer), 0),
+            Self::Host => (Observation::begin(host_observers(), observer), 0),
         }
     }
 
