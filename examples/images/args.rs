@@ -90,7 +90,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub weights: Option<PathBuf>,
 
-    /// Save the weights to a .safetensors file, with PyTorch's names and layouts
+    /// Save the weights to a .safetensors file, with PyTorch's names and layouts; those of `--model resnet18` for
+    /// pictures of more than 64 pixels a side fit torchvision's
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 

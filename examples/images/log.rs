@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use prost::Message;
 
+use crate::output::OutputFile;
+
 /// The scalars that are logged.
 #[derive(Debug, Clone, Copy)]
 pub enum Scalar {
@@ -61,12 +63,13 @@ impl Log {
         } else {
             Vec::new()
         };
-        let mut csv = csv::Writer::from_path(&path).with_context(place)?;
-        csv.write_record(["step", "name", "value"]).with_context(place)?;
-        for row in kept {
-            csv.write_record(&row).with_context(place)?;
-        }
-        csv.flush().with_context(place)?;
+        let mut text = csv::Writer::from_writer(Vec::new());
+        text.write_record(["step", "name", "value"])?;
+        kept.iter().try_for_each(|row| text.write_record(row))?;
+        // Replaces the file at once: a process that is killed loses no rows.
+        OutputFile::new("--log", &path)?.write(&text.into_inner()?)?;
+        let file = File::options().append(true).open(&path).with_context(place)?;
+        let csv = csv::Writer::from_writer(file);
         let now = now();
         // The name of a file begins with a time in seconds, and no file is there twice.
         let names = (0..).map(|n| format!("events.out.tfevents.{:010}.{n}", now as u64));

@@ -343,6 +343,9 @@ fn train_epochs(
             };
             stopped = !goes_on;
             if stopped && !ends {
+                training.add_loss(reading.take())?;
+                let rest = loss.read()?.map(|reading| (step, reading));
+                training.add_loss(rest)?;
                 break;
             }
         }

@@ -115,9 +115,11 @@ impl BoolTensorOps<Wgsl> for Wgsl {
             fail_without_cpu(op);
         }
         context.record_fallback();
+        let computing =
+            Computing::begin(&context, |operands| operands.push(("tensor", tensor.clone())));
         let data = into_data(tensor).await.unwrap_or_else(|error| fail(&error));
         let tensor = flex_tensor(data, op);
-        OpOutput::from_cpu(Flex::bool_argwhere(tensor, dtype).await, &context)
+        computing.end(OpOutput::from_cpu(Flex::bool_argwhere(tensor, dtype).await, &context))
     }
 }
 

@@ -6,13 +6,14 @@ use web_time::Instant;
 use super::context::{OpContext, OpOutput};
 use super::resolve::runtime;
 use super::tensor::WgslTensor;
-use crate::runtime::{Event, Observed, host_observers, is_observed};
+use crate::device::WgslDevice;
+use crate::runtime::{Event, ObservedDevice, host_observers, is_observed};
 
 /// An op that is being computed on the CPU.
 pub(crate) struct Computing(Option<Box<Computation>>);
 
 struct Computation {
-    device: Observed,
+    device: ObservedDevice,
     operands: String,
     bytes: u64,
     began: Instant,
@@ -24,12 +25,26 @@ impl Computing {
         context: &OpContext,
         operands: impl FnOnce(&mut Vec<(&'static str, WgslTensor)>),
     ) -> Self {
+        Self::with_operands(&context.device(), context.op(), operands)
+    }
+
+    /// Begins an op without operands.
+    pub fn of(device: &WgslDevice, op: &'static str) -> Self {
+        Self::with_operands(device, op, |_| {})
+    }
+
+    /// Begins an op of a device.
+    pub fn with_operands(
+        device: &WgslDevice,
+        op: &'static str,
+        operands: impl FnOnce(&mut Vec<(&'static str, WgslTensor)>),
+    ) -> Self {
         if !is_observed() {
             return Self(None);
         }
-        let device = match runtime(&context.device(), context.op()) {
-            Some(runtime) => Observed::Gpu(runtime),
-            None if host_observers().are_present() => Observed::Host,
+        let device = match runtime(device, op) {
+            Some(runtime) => ObservedDevice::Gpu(runtime),
+            None if host_observers().are_present() => ObservedDevice::Host,
             None => return Self(None),
         };
         let mut found = Vec::new();
@@ -41,19 +56,26 @@ impl Computing {
         Self(Some(Box::new(Computation { device, operands, bytes, began: Instant::now() })))
     }
 
-    /// Tells the observers, and returns the result.
+    /// Passes the op to the observers, and returns the result.
     pub fn end<R: OpOutput>(self, result: R) -> R {
-        let Some(computation) = self.0 else { return result };
+        if self.0.is_some() {
+            let mut results = Vec::new();
+            result.inspect_results(&mut results);
+            self.end_with(&results);
+        }
+        result
+    }
+
+    /// Passes the op to the observers.
+    pub fn end_with(self, results: &[WgslTensor]) {
+        let Some(computation) = self.0 else { return };
         let Computation { device, operands, bytes, began } = *computation;
         let took = began.elapsed();
-        let mut results = Vec::new();
-        result.inspect_results(&mut results);
-        let (text, of_results) = described(&results);
+        let (text, of_results) = described(results);
         let operands = format!("{operands} -> {text}");
         let operands = operands.trim_start();
         let event = || Event::Computed { began, took, operands, bytes: bytes + of_results };
         device.observers().notify(event);
-        result
     }
 }
 

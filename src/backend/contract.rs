@@ -261,7 +261,6 @@ pub(crate) mod prelude {
     pub(crate) use burn_backend::{ExecutionError, TensorData};
 
     pub(crate) use super::super::Wgsl;
-    #[cfg(feature = "cpu")]
     pub(crate) use super::super::computing::Computing;
     pub(crate) use super::super::context::{
         Conversion, OpContext, OpOutput, ResultSize, RowOperand,

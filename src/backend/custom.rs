@@ -2,6 +2,7 @@
 
 use burn_backend::{DType, TensorData};
 
+use super::computing::Computing;
 use super::context::{Conversion, OpContext};
 use super::debug::Inspection;
 use super::host_data::HostData;
@@ -73,6 +74,7 @@ pub(crate) fn upload(
     dtype: tensor::DType,
     op: &'static str,
 ) -> Result<WgslTensor, String> {
+    begin_op(op);
     let expected = burn_dtype(dtype);
     let is_bool = |dtype| matches!(dtype, DType::Bool(_));
     if data.dtype != expected && !(is_bool(data.dtype) && is_bool(expected)) {
@@ -80,6 +82,14 @@ pub(crate) fn upload(
     }
     let data = HostData::new(data).map_err(|error| format!("is wrong: {error}"))?;
     Ok(transfer::upload_checked(data, device, op))
+}
+
+/// Begins an op of the program that runs on the CPU.
+pub(crate) fn computing(op: &'static str, operands: &[WgslTensor]) -> Computing {
+    let device = operands.first().map(WgslTensor::device).unwrap_or_default();
+    Computing::with_operands(&device, op, |all| {
+        all.extend(operands.iter().map(|operand| ("input", operand.clone())));
+    })
 }
 
 /// Checks a result as those of other ops are: see [`debug`](super::debug).

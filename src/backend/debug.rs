@@ -75,10 +75,8 @@ fn modes_of_environment() -> u8 {
             show_waits(true);
             modes
         }
-        "lines" => {
-            record_lines(true);
-            modes
-        }
+        // It is on from the first op on.
+        "lines" => modes,
         _ => {
             variables::DEBUG.ignore(word);
             modes

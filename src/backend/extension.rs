@@ -132,11 +132,14 @@ pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
         fail_without_cpu(row.name);
     }
     context.record_fallback();
+    let computing = Computing::begin(&context, |operands| {
+        operands.extend(tensors.iter().map(|tensor| ("tensor", tensor.clone())));
+    });
     let mut inputs = tensors.into_iter().map(|tensor| tensor.into_cpu(&context));
     let out = match (inputs.next(), inputs.next()) {
         (Some(lhs), Some(rhs)) => cpu::map2(row, lhs, rhs),
         (Some(tensor), None) => cpu::map(row, tensor),
         (None, _) => panic!("{}: an op needs an operand", row.name),
     };
-    OpOutput::from_cpu(out, &context)
+    computing.end(OpOutput::from_cpu(out, &context))
 }

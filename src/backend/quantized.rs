@@ -8,6 +8,7 @@ use super::contract::prelude::*;
 use super::tensor::GpuQuantized;
 use super::transfer::{into_quantized_data, quantized_to_device, upload_quantized};
 use crate::kernels::quantized;
+use crate::runtime::begin_op;
 use Reduction::*;
 
 /// Quantised ops.
@@ -129,6 +130,7 @@ impl QTensorOps<Wgsl> for Wgsl {
     quantized_contract!(methods);
 
     fn q_from_data(data: TensorData, device: &WgslDevice) -> Q {
+        begin_op("q_from_data");
         upload_quantized(data, device, "q_from_data")
     }
 

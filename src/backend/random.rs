@@ -15,6 +15,7 @@ use super::tensor::{Storage, WgslTensor, stored_dtype};
 use crate::device::{DeviceError, ResolvedDevice};
 use crate::kernels::cast;
 use crate::kernels::random::{self, PhiloxStream, Sampler};
+use crate::runtime::begin_op;
 use crate::tensor::Tensor;
 
 /// The stream of each device.
@@ -79,6 +80,7 @@ pub(crate) fn float(
     dtype: FloatType,
 ) -> F {
     let op = "float_random";
+    begin_op(op);
     let sampler = match distribution {
         Distribution::Default => Sampler::Uniform { low: 0.0, high: 1.0 },
         Distribution::Uniform(low, high) => Sampler::Uniform { low: low as f32, high: high as f32 },
@@ -95,9 +97,10 @@ pub(crate) fn float(
         return cast_to_stored(drawn, stored, device, op);
     }
     cpu::check_memory(op, shape.as_slice(), size_of::<f32>());
+    let computing = Computing::of(device, op);
     let values = random::floats(shape.num_elements(), sampler, stream);
     let data = TensorData::new(values, shape).convert_dtype(dtype.into());
-    upload(data, DataKind::Float, device, op)
+    computing.end(upload(data, DataKind::Float, device, op))
 }
 
 /// Creates an integer tensor of random numbers.
@@ -108,6 +111,7 @@ pub(crate) fn int(
     dtype: IntType,
 ) -> I {
     let op = "int_random";
+    begin_op(op);
     let len = number_of_elements(op, &shape);
     let stream = take(resolve(device, op), len);
     let (min, max) = limits(dtype);
@@ -139,9 +143,10 @@ pub(crate) fn int(
         return cast_to_stored(drawn, stored, device, op);
     }
     cpu::check_memory(op, shape.as_slice(), size_of::<i64>());
+    let computing = Computing::of(device, op);
     let values = random::integers_64_bit(len, low as i64, width, stream);
     let data = TensorData::new(values, shape).convert_dtype(dtype.into());
-    upload(data, DataKind::Int, device, op)
+    computing.end(upload(data, DataKind::Int, device, op))
 }
 
 /// The range of a type; that of u64 is limited to 63 bits.

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use burn_backend::{DType, ExecutionError, TensorData};
-use burn_std::Shape;
+use burn_std::{Bytes, Shape};
 
-use super::host_data::DataKind;
+use super::host_data::HostData;
 use super::resolve::runtime;
 use super::tensor::{Storage, WgslTensor, stored_dtype};
-use super::transfer::{execution_error, travels_as_bytes, upload};
+use super::transfer::{execution_error, travels_as_bytes, try_upload};
 use crate::cpu::memory_error;
 use crate::device::WgslDevice;
 use crate::kernels::dequantize;
 use crate::runtime::{Runtime, SMALL_UPLOAD, Upload, begin_op};
-use crate::tensor::{self, Tensor};
+use crate::tensor::{self, Tensor, checked_len};
 
 const OP: &str = "staging";
 
@@ -32,7 +32,7 @@ enum Memory {
     /// Mapped from a GPU.
     Mapped { runtime: Arc<Runtime>, stored: tensor::DType, upload: Box<Upload<Arc<Runtime>>> },
     /// On the CPU, for types that the GPU stores in another way, and for small tensors, which share an upload.
-    Host(Vec<u8>),
+    Host(Bytes),
 }
 
 impl StagedData {
@@ -43,10 +43,9 @@ impl StagedData {
         dtype: DType,
     ) -> Result<Self, ExecutionError> {
         begin_op(OP);
-        if let Some(error) = memory_error(shape, dtype.size()) {
-            return Err(execution_error(&error));
-        }
-        let size = shape.iter().product::<usize>() * dtype.size();
+        let size = checked_len(shape).and_then(|len| len.checked_mul(dtype.size()));
+        let too_large = || execution_error(&format!("a batch of shape {shape:?} is too large"));
+        let size = size.ok_or_else(too_large)?;
         let of_gpu = || {
             let runtime = runtime(device, OP)?;
             let stored = stored_dtype(dtype, &runtime)?;
@@ -60,7 +59,14 @@ impl StagedData {
                 let upload = upload.map_err(|error| execution_error(&error))?;
                 Memory::Mapped { runtime, stored, upload: Box::new(upload) }
             }
-            None => Memory::Host(Vec::with_capacity(size)),
+            None => {
+                if let Some(error) = memory_error(shape, dtype.size()) {
+                    return Err(execution_error(&error));
+                }
+                // Aligned for any type, so that the tensor can keep it.
+                let words = size.div_ceil(size_of::<u128>());
+                Memory::Host(Bytes::from_elems(Vec::<u128>::with_capacity(words)))
+            }
         };
         Ok(Self { device: *device, shape: shape.to_vec(), dtype, size, filled: 0, memory })
     }
@@ -76,7 +82,7 @@ impl StagedData {
                 upload.write(bytes).map_err(|error| execution_error(&error))
             }
             Memory::Host(all) => {
-                all.extend_from_slice(bytes);
+                all.extend_from_byte_slice(bytes);
                 Ok(())
             }
         }
@@ -84,6 +90,7 @@ impl StagedData {
 
     /// Returns the tensor.
     pub fn finish(self) -> Result<WgslTensor, ExecutionError> {
+        begin_op(OP);
         if self.filled < self.size {
             return Err(self.wrong_size(self.filled));
         }
@@ -103,9 +110,9 @@ impl StagedData {
                 Storage::Gpu(tensor.map_err(|error| execution_error(&error))?)
             }
             Memory::Host(bytes) => {
-                let data = TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype);
-                let kind = if dtype.is_float() { DataKind::Float } else { DataKind::Int };
-                return Ok(upload(data, kind, &device, OP));
+                let data = TensorData { bytes, shape: Shape::from(shape), dtype };
+                let data = HostData::new(data).map_err(|error| execution_error(&error))?;
+                return try_upload(data, &device, OP).map_err(|error| execution_error(&error));
             }
         };
         Ok(WgslTensor::new(device, tensor))

@@ -50,13 +50,22 @@ pub(crate) fn upload(
 /// Uploads `data` to the device. If its GPU cannot store the type, the tensor is stored on the
 /// CPU.
 pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static str) -> WgslTensor {
+    try_upload(data, device, op).unwrap_or_else(|error| fail(op, device, &error))
+}
+
+/// The same. The error says why there is no tensor.
+pub(super) fn try_upload(
+    data: HostData,
+    device: &WgslDevice,
+    op: &'static str,
+) -> Result<WgslTensor, String> {
     let runtime = runtime(device, op);
     let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype(), &runtime)?, runtime)));
     let storage = match stored {
         Some((dtype, runtime)) => {
             // A browser stores 64-bit integers in 32 bits on adapters without them.
             let data = match data.dtype().size() == 8 && dtype.size() == 4 {
-                true => narrow(data).unwrap_or_else(|error| fail(op, device, &error)),
+                true => narrow(data)?,
                 false => data,
             };
             let uploaded = match travels_as_bytes(data.bytes().len() as u64, dtype, &runtime) {
@@ -66,12 +75,12 @@ pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static s
                     Tensor::upload(&runtime, data.shape(), dtype, &bytes)
                 }
             };
-            Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
+            Storage::Gpu(uploaded.map_err(|error| error.to_string())?)
         }
         None if !HAS_CPU => fail_without_cpu(op),
         None => Storage::Cpu(observed(data.into_flex())),
     };
-    WgslTensor::new(*device, storage)
+    Ok(WgslTensor::new(*device, storage))
 }
 
 /// Returns whether `len` bytes of data are uploaded as they are, and unpacked to words by the device. Less is widened
@@ -231,6 +240,7 @@ pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static st
     if resolve(&tensor.device(), op) == resolve(device, op) {
         return tensor;
     }
+    begin_op(op);
     let data = HostData::new(read_blocking(tensor, op));
     upload_checked(data.unwrap_or_else(|error| fail(op, device, &error)), device, op)
 }
@@ -334,6 +344,7 @@ pub(crate) fn quantized_to_device(
     if resolve(&tensor.device(), op) == resolve(device, op) {
         return tensor;
     }
+    begin_op(op);
     upload_quantized(read_quantized_blocking(tensor, op), device, op)
 }
 

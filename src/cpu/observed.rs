@@ -8,14 +8,14 @@ use burn_std::{AllocationController, AllocationProperty, Bytes};
 use super::FlexTensor;
 use crate::runtime::{Event, Location, host_observers};
 
-/// Memory that tells the observers of the CPU device when it is given back.
-struct Observed {
+/// Memory whose release is passed to the observers of the CPU device.
+struct ObservedMemory {
     bytes: Bytes,
     location: Location,
     size: u64,
 }
 
-impl Observed {
+impl ObservedMemory {
     fn new(bytes: Bytes) -> Self {
         let location = Location { buffer: bytes.as_ptr() as u64, offset: 0 };
         let size = bytes.len() as u64;
@@ -24,14 +24,14 @@ impl Observed {
     }
 }
 
-impl Drop for Observed {
+impl Drop for ObservedMemory {
     fn drop(&mut self) {
         let Self { location, size, .. } = *self;
         host_observers().notify(|| Event::Release { location, bytes: size });
     }
 }
 
-impl AllocationController for Observed {
+impl AllocationController for ObservedMemory {
     fn alloc_align(&self) -> usize {
         self.bytes.align()
     }
@@ -65,7 +65,7 @@ pub(crate) fn observed(tensor: FlexTensor) -> FlexTensor {
         Ok(bytes) if bytes.property() == AllocationProperty::Native && !bytes.is_empty() => {
             let len = bytes.len();
             // SAFETY: all bytes are initialised.
-            let bytes = unsafe { Bytes::from_controller(Box::new(Observed::new(bytes)), len) };
+            let bytes = unsafe { Bytes::from_controller(Box::new(ObservedMemory::new(bytes)), len) };
             FlexTensor::new(bytes, layout, dtype)
         }
         Ok(bytes) => FlexTensor::new(bytes, layout, dtype),

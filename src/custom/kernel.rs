@@ -13,7 +13,7 @@ use super::signature::{Declared, Signature, type_name};
 use super::tensors::{Inputs, Outputs};
 use super::text::{Text, WgslFile};
 use crate::backend::WgslTensor;
-use crate::backend::custom::{cpu_data, inspect, is_on_cpu, on_gpu, upload};
+use crate::backend::custom::{computing, cpu_data, inspect, is_on_cpu, on_gpu, upload};
 use crate::kernels::cast;
 use crate::kernels::launch::BytesLaunch;
 use crate::kernels::views;
@@ -270,6 +270,7 @@ impl<'a, P: Params> Call<'a, P> {
         let kernel = self.kernel.name();
         let function = self.kernel.cpu.ok_or(KernelError::NoCpuFunction { kernel })?;
         let device = self.inputs[0].device();
+        let computing = computing(kernel, &self.inputs);
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for (declared, input) in signature.inputs.iter().zip(self.inputs) {
             let data = cpu_data(input, declared.dtype);
@@ -294,6 +295,7 @@ impl<'a, P: Params> Call<'a, P> {
                 failed(format!("returned `{}`, which {message}", declared.name))
             })?);
         }
+        computing.end_with(&uploaded);
         Ok(uploaded)
     }
 

@@ -32,7 +32,7 @@
 //! allocated it.
 //!
 //! The memory of the CPU device is not counted: its usage is zero. A recording of it lists the results of ops and what
-//! is uploaded, from its beginning on; not the memory that an op needs meanwhile.
+//! is uploaded, from its beginning on; neither the memory that an op needs meanwhile nor quantised tensors.
 
 mod recording;
 mod report;
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-use crate::runtime::{Bytes, Observed, PeakId, Runtime, RuntimeError};
+use crate::runtime::{Bytes, ObservedDevice, PeakId, Runtime, RuntimeError};
 
 pub use crate::runtime::{MemoryReport, MemoryUsage, SizeRange};
 pub use recording::{Growth, Holder, Mark, MemoryEvent, Recording, Snapshot};
@@ -281,7 +281,7 @@ impl Drop for Peak<'_> {
 ///
 /// Returns an error if there is no such device, it cannot be opened, or the computation of pending results fails.
 pub fn record(device: &WgslDevice) -> Result<Recording, MemoryError> {
-    let device = Observed::of(device)?;
+    let device = ObservedDevice::of(device)?;
     // Results that are pending now are not part of the recording.
     device.record_deferred()?;
     Ok(Recording::begin(device))

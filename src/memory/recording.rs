@@ -13,8 +13,8 @@ use web_time::Instant;
 use super::MemoryError;
 use crate::pages;
 use crate::runtime::{
-    Bytes, Event, Location, MemoryUsage, Observation, Observed, Observer, Origin, current_scope,
-    write_file,
+    Bytes, Event, Location, MemoryUsage, Observation, ObservedDevice, Observer, Origin,
+    current_scope, write_file,
 };
 
 /// The page of a snapshot.
@@ -161,14 +161,14 @@ fn write(path: &Path, text: &str) -> Result<(), MemoryError> {
 
 /// A recording of a device's memory: see [`record`](super::record). It ends when it is dropped.
 pub struct Recording {
-    device: Observed,
+    device: ObservedDevice,
     tracker: Arc<Tracker>,
     /// Ends when it is dropped.
     _observation: Observation,
 }
 
 impl Recording {
-    pub(super) fn begin(device: Observed) -> Self {
+    pub(super) fn begin(device: ObservedDevice) -> Self {
         let tracker = Arc::new(Tracker(Mutex::new(History::new())));
         let (_observation, in_use) = device.observe_memory(tracker.clone());
         tracker.0.lock().before += in_use.cast_signed();

@@ -47,7 +47,7 @@ use web_time::Instant;
 
 use crate::device::{DeviceError, WgslDevice};
 use crate::runtime::{
-    CaptureError, Captured, CapturedKernel, Event, Location, Observation, Observed, Observer,
+    CaptureError, Captured, CapturedKernel, Event, Location, Observation, ObservedDevice, Observer,
     Origin, RuntimeError, current_scope,
 };
 
@@ -309,19 +309,19 @@ pub fn profile<R>(
 /// Returns an error if there is no such device, it has no timestamps, or another profile of it is being taken. The CPU
 /// device needs neither.
 pub fn start(device: &WgslDevice) -> Result<Session, ProfileError> {
-    let device = Observed::of(device)?;
+    let device = ObservedDevice::of(device)?;
     let name = device.name();
     let began = match &device {
-        Observed::Gpu(runtime) => runtime.begin_capture().map_err(|error| match error {
+        ObservedDevice::Gpu(runtime) => runtime.begin_capture().map_err(|error| match error {
             CaptureError::NoTimestamps => ProfileError::NoTimestamps { device: name },
             CaptureError::Busy => ProfileError::Busy { device: name },
             CaptureError::Runtime(error) => ProfileError::Runtime(error),
         })?,
-        Observed::Host => Instant::now(),
+        ObservedDevice::Host => Instant::now(),
     };
     let host = Arc::new(Host {
         began,
-        computes: matches!(device, Observed::Host),
+        is_cpu_profile: matches!(device, ObservedDevice::Host),
         computed: Mutex::default(),
         spans: Mutex::default(),
         memory: Mutex::default(),
@@ -334,7 +334,7 @@ pub fn start(device: &WgslDevice) -> Result<Session, ProfileError> {
 /// A profile that is being taken. If it is dropped, it is discarded.
 #[must_use = "a profile ends with `finish`"]
 pub struct Session {
-    device: Observed,
+    device: ObservedDevice,
     host: Arc<Host>,
     /// Present until the profile ends.
     observation: Option<Observation>,
@@ -353,7 +353,7 @@ impl Session {
     ///
     /// Returns an error if the device failed or was lost; also in a browser, which cannot block.
     pub fn finish(self) -> Result<Profile, ProfileError> {
-        if let Observed::Gpu(runtime) = &self.device {
+        if let ObservedDevice::Gpu(runtime) = &self.device {
             runtime.check_can_block()?;
         }
         pollster::block_on(self.finish_async())
@@ -370,22 +370,22 @@ impl Session {
         self.observation = None;
         // The capture ends also if the device failed.
         let captured = match &self.device {
-            Observed::Gpu(runtime) => runtime.end_capture().await,
-            Observed::Host => Ok(std::mem::take(&mut *self.host.computed.lock())),
+            ObservedDevice::Gpu(runtime) => runtime.end_capture().await,
+            ObservedDevice::Host => Ok(std::mem::take(&mut *self.host.computed.lock())),
         };
         recorded?;
         let captured = captured?;
         let wall = self.host.began.elapsed();
         let host = std::mem::take(&mut *self.host.spans.lock());
         let memory = std::mem::take(&mut *self.host.memory.lock()).by_op();
-        let of_host = self.host.computes;
+        let of_host = self.host.is_cpu_profile;
         Ok(Profile { memory, of_host, ..Profile::new(self.device.name(), &captured, host, wall) })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let (Some(_), Observed::Gpu(runtime)) = (&self.observation, &self.device) {
+        if let (Some(_), ObservedDevice::Gpu(runtime)) = (&self.observation, &self.device) {
             runtime.cancel_capture();
         }
     }
@@ -394,8 +394,8 @@ impl Drop for Session {
 /// Records what the host does.
 struct Host {
     began: Instant,
-    /// Whether it is the device, whose ops take the place of launches.
-    computes: bool,
+    /// Whether the CPU is profiled, whose ops take the place of launches.
+    is_cpu_profile: bool,
     /// These ops.
     computed: Mutex<Vec<Captured>>,
     spans: Mutex<Vec<HostSpan>>,
@@ -432,7 +432,7 @@ impl Observer for Host {
             }
             Event::Computed { began, took, operands, bytes } => {
                 let start = began.saturating_duration_since(self.began);
-                if self.computes {
+                if self.is_cpu_profile {
                     self.computed.lock().push(computed(origin, operands, bytes, start, took));
                 } else {
                     self.add(format!("{op}: computed on the CPU"), start, took);

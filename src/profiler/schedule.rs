@@ -86,7 +86,7 @@ impl Schedule {
 ///     match profiler.step() {
 ///         Ok(Some(profile)) => println!("{}", profile.table(By::Kernel, Column::Time)),
 ///         Ok(None) => {}
-///         Err(error) => println!("{error}"), // the CPU, or an adapter without timestamps
+///         Err(error) => println!("{error}"), // an adapter without timestamps
 ///     }
 ///     // The training step.
 /// }

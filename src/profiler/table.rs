@@ -101,9 +101,11 @@ impl Profile {
         let time_heading = if self.of_host { "time" } else { "GPU time" };
         let of_peak = if self.peaks.is_some() { "  of peak" } else { "" };
         let mut out = format!(
-            "{heading:<width$} {:>7} {:>10} {:>6} {:>10} {:>9} {:>8}{of_peak} {:>9}{of_peak}\n",
-            "calls", time_heading, "share", "per call", "bytes", "GB/s", "Gop/s"
+            "{heading:<width$} {:>7} {:>10} {:>6} {:>10} {:>9} {:>8}{of_peak}",
+            "calls", time_heading, "share", "per call", "bytes", "GB/s"
         );
+        // The operations of ops on the CPU are not known.
+        out += &if self.of_host { "\n".to_owned() } else { format!(" {:>9}{of_peak}\n", "Gop/s") };
         for row in &rows {
             let seconds = row.time.as_secs_f64();
             let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
@@ -112,10 +114,14 @@ impl Profile {
                 let share = self.peaks.map(|peaks| 100.0 * rate / peak(&peaks));
                 share.map_or_else(String::new, |share| format!(" {share:>7.1}%"))
             };
+            let operations = match self.of_host {
+                true => String::new(),
+                false => format!(" {:>9.2}{}", rate / 1e9, of(rate, |peaks| peaks.operations)),
+            };
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "{:<width$} {:>7} {:>10} {:>5.1}% {:>10} {:>9} {:>8.2}{} {:>9.2}{}",
+                "{:<width$} {:>7} {:>10} {:>5.1}% {:>10} {:>9} {:>8.2}{}{operations}",
                 shortened(&row.name),
                 row.calls,
                 time(seconds),
@@ -124,8 +130,6 @@ impl Profile {
                 Bytes(row.bytes),
                 bandwidth / 1e9,
                 of(bandwidth, |peaks| peaks.bytes),
-                rate / 1e9,
-                of(rate, |peaks| peaks.operations),
             );
         }
         let _ = writeln!(

@@ -53,9 +53,11 @@ impl Profile {
         let mut events = vec![
             name(HOST, 0, "process_name", "host"),
             name(GPU, 0, "process_name", &self.device),
-            name(GPU, 1, "thread_name", "kernels"),
-            name(HOST, RECORDING, "thread_name", "recording"),
+            name(GPU, 1, "thread_name", if self.of_host { "ops" } else { "kernels" }),
         ];
+        if !self.of_host {
+            events.push(name(HOST, RECORDING, "thread_name", "recording"));
+        }
         for thread in 0..=self.host.iter().map(|span| span.thread).max().unwrap_or(0) {
             events.push(name(HOST, thread + 1, "thread_name", &format!("thread {thread}")));
         }
@@ -81,9 +83,10 @@ impl Profile {
         recorded.sort_unstable();
         for (index, (span, lane)) in self.spans.iter().zip(lanes).enumerate() {
             let seconds = span.time.as_secs_f64().max(1e-9);
+            let variant = &self.kernels[span.variant].variant;
             let args: Value = json!({
                 "op": span.op, "ops": span.ops.join(", "), "scope": span.scope,
-                "line": span.line, "operands": span.operands, "variant": self.kernels[span.variant].variant,
+                "line": span.line, "operands": span.operands, "variant": variant,
                 "workgroups": span.workgroups, "bytes": span.bytes,
                 "GB/s": span.bytes as f64 / seconds / 1e9, "operations": span.work,
                 "Gop/s": span.work as f64 / seconds / 1e9,
@@ -92,6 +95,9 @@ impl Profile {
                 "ph": "X", "pid": GPU, "tid": lane, "cat": "kernel", "name": span.kernel,
                 "ts": micros(span.start), "dur": micros(span.time), "args": args,
             }));
+            if self.of_host {
+                continue;
+            }
             // An arrow leads from the recording to the kernel.
             let arrow = |phase: &str, pid: u64, tid: u64, time: Duration| {
                 json!({

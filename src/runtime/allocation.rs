@@ -167,7 +167,7 @@ impl Allocation {
 
     /// Names the op whose result the memory holds. Otherwise it is the op that asked for it.
     #[must_use]
-    pub fn of(mut self, origin: Origin) -> Self {
+    pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
     }

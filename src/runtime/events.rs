@@ -48,7 +48,7 @@ pub enum Event<'a> {
         bytes: u64,
     },
     /// Data was copied to memory that the device copies from.
-    HostCopy {
+    Staged {
         /// Its size.
         bytes: u64,
     },

@@ -421,6 +421,12 @@ impl Gpu {
             && self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
     }
 
+    /// Returns whether at least `count` submissions have not finished.
+    pub fn has_in_flight(&self, count: usize) -> bool {
+        !self.is_idle()
+            && self.in_flight.unfinished().is_none_or(|unfinished| unfinished >= count as u64)
+    }
+
     /// Returns how long a wait may last without progress; `None` for ever.
     pub fn wait_limit(&self) -> Option<Duration> {
         self.in_flight.limit

@@ -77,7 +77,7 @@ use readback::ReadbackBuffers;
 pub(crate) use recorder::SMALL_UPLOAD;
 use recorder::{LaunchOperands, Recorder};
 use reports::{Outcomes, Reports, Slot};
-use submitter::{Progress, Submitted};
+use submitter::{MAX_IN_FLIGHT, Progress, Submitted};
 #[cfg(feature = "train")]
 pub(crate) use upload::Upload;
 use upload::UploadBuffers;
@@ -101,7 +101,7 @@ pub(crate) use events::{host_observers, is_observed};
 pub use faults::Fault;
 pub(crate) use kernel::{Compilation, div_up, variants_of};
 pub use kernel::{Expr, Kernel, KernelKey};
-pub(crate) use observed::Observed;
+pub(crate) use observed::ObservedDevice;
 pub use operands::{DeclaredOperand, ElementCode, EpilogueCode, PrologueCode};
 pub use origin::{
     Origin, begin_op, current_op, current_origin, record_lines, set_current_op, set_origin,
@@ -649,8 +649,8 @@ impl Runtime {
     fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
         let Some(progress) = overdue else { return Ok(()) };
         match progress.wait_for_room(&self.gpu)? {
-            // An idle device has finished it.
-            Some(submission) if CAN_BLOCK && !self.gpu.is_idle() => {
+            // Often, it has finished meanwhile.
+            Some(submission) if CAN_BLOCK && self.gpu.has_in_flight(MAX_IN_FLIGHT) => {
                 let _waiting = Waiting::begin(Wait::Room);
                 self.gpu.wait(Some(submission))
             }

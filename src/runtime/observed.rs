@@ -8,14 +8,14 @@ use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
 
 /// A device whose events can be observed.
 #[derive(Clone)]
-pub(crate) enum Observed {
+pub(crate) enum ObservedDevice {
     /// A GPU.
     Gpu(Arc<Runtime>),
     /// The CPU device.
     Host,
 }
 
-impl Observed {
+impl ObservedDevice {
     /// Returns a device, opened if it was not.
     pub fn of(device: &WgslDevice) -> Result<Self, DeviceError> {
         match device.resolve()? {

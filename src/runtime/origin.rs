@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::callers::program_lines;
+use crate::variables;
 
 /// An op, and the line of the program that called it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -23,7 +24,10 @@ thread_local! {
 }
 
 /// Whether the line of each op is found.
-static LINES_ARE_RECORDED: AtomicBool = AtomicBool::new(false);
+static LINES_ARE_RECORDED: LazyLock<AtomicBool> = LazyLock::new(|| {
+    let words = variables::DEBUG.value().unwrap_or_default();
+    AtomicBool::new(words.split(',').any(|word| word.trim() == "lines"))
+});
 
 /// The lines so far, which are never freed: a program has few of them.
 static LINES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);

@@ -122,6 +122,12 @@ impl InFlight {
         self.is_stalled.load(Ordering::Relaxed) || (self.is_software && is_busy())
     }
 
+    /// Returns how many submissions have not finished, as far as a poll said; `None` if they are not counted.
+    pub fn unfinished(&self) -> Option<u64> {
+        let last = self.finished.lock().as_ref().map_or(0, |finished| finished.number);
+        self.limit.map(|_| self.submitted.load(Ordering::Relaxed).saturating_sub(last))
+    }
+
     /// Adds what was just submitted to a queue.
     pub fn push(&self, queue: &wgpu::Queue, largest: Largest) {
         if !CAN_BLOCK || self.limit.is_none() {

@@ -15,7 +15,7 @@ use crate::device::CAN_BLOCK;
 /// Batches that may wait for the thread: enough to keep it busy.
 const MAX_WAITING: usize = 2;
 /// At most this many submissions are in flight, because each of them uses driver memory.
-const MAX_IN_FLIGHT: usize = 32;
+pub(super) const MAX_IN_FLIGHT: usize = 32;
 
 /// Recorded commands and the data that they read.
 pub(crate) struct Batch {

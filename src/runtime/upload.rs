@@ -97,7 +97,7 @@ impl Piece {
 pub(crate) struct Upload<R: Deref<Target = Runtime>> {
     runtime: R,
     allocation: Allocation,
-    /// The bytes that the device was told to copy.
+    /// The bytes of the pieces whose copies were submitted.
     submitted: u64,
     piece: Option<Piece>,
 }
@@ -122,7 +122,7 @@ impl<R: Deref<Target = Runtime>> Upload<R> {
     /// for staging, or the device was lost.
     pub fn write(&mut self, mut data: &[u8]) -> Result<(), RuntimeError> {
         let gpu = &self.runtime.gpu;
-        gpu.observers.notify(|| Event::HostCopy { bytes: data.len() as u64 });
+        gpu.observers.notify(|| Event::Staged { bytes: data.len() as u64 });
         if data.len() as u64 > self.missing() {
             return Err(gpu.transfer_error(&"more bytes were written than the upload has"));
         }
@@ -263,7 +263,7 @@ impl Runtime {
             return Ok(allocation);
         }
         self.gpu.observers.notify(|| Event::Upload { bytes });
-        self.gpu.observers.notify(|| Event::HostCopy { bytes });
+        self.gpu.observers.notify(|| Event::Staged { bytes });
         let mut state = self.place(self.state.lock(), &[&allocation], &[])?;
         state.recorder.upload(&self.gpu, &allocation, data);
         let overdue = state.recorder.overdue();

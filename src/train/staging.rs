@@ -14,7 +14,8 @@ use crate::device::WgslDevice;
 /// the host copies each byte once. A batch that is first put together in a `Vec` is copied twice.
 ///
 /// 8-bit integers stay bytes on their way, as with `from_data`. On the CPU device, the memory is that of the tensor. A
-/// batch of at most 256 KiB shares an upload with other small ones, and is copied twice more.
+/// batch of at most 256 KiB shares an upload with other small ones, and one of 16-bit integers is widened: these are
+/// copied more often.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -43,7 +44,7 @@ impl<T: StagedElement, const D: usize> Staging<T, D> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the device or the host has no memory for it, or the device was lost.
+    /// Returns an error if it is too large for the device, the host has no memory for it, or the device was lost.
     ///
     /// # Panics
     ///
@@ -57,7 +58,7 @@ impl<T: StagedElement, const D: usize> Staging<T, D> {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are more than the tensor has, or the device fails.
+    /// Returns an error if there are more than the tensor has, the device has no memory for it, or it fails.
     pub fn push(&mut self, elements: &[T]) -> Result<(), ExecutionError> {
         self.data.push(bytemuck::cast_slice(elements))
     }

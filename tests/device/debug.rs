@@ -236,7 +236,10 @@ fn modes_are_set_by_a_variable() {
     let output = run_child(test_alone!("has_a_nan"), &[("BURN_WGSL_DEBUG", "nans")]);
     assert_success(&output);
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_parts(&text, &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan, finite and waits"#]);
+    assert_parts(
+        &text,
+        &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan, finite, waits and lines"#],
+    );
 }
 
 #[test]

@@ -442,6 +442,7 @@ fn recordings_and_profiles_name_the_lines_of_the_program() {
         burn_wgsl::debug::set_lines(true);
         let recording = memory::record(&device).expect("the device can be recorded");
         let session = burn_wgsl::profiler::start(&device).ok();
+        let random = line!() + 1;
         let x = Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device);
         let product = line!() + 1;
         let y = x.clone().matmul(x.clone());
@@ -456,6 +457,7 @@ fn recordings_and_profiles_name_the_lines_of_the_program() {
             holder.unwrap_or_else(|| panic!("{device}: no {op} in {:?}", snapshot.holders)).line
         };
         let expected = |line: u32| format!("tests/device/recording.rs:{line}:");
+        assert!(line_of("float_random").contains(&expected(random)), "{:?}", snapshot.holders);
         assert!(line_of("float_matmul").contains(&expected(product)), "{:?}", snapshot.holders);
         assert!(line_of("float_exp").contains(&expected(exponential)), "{:?}", snapshot.holders);
         if let Some(session) = session {

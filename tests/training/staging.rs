@@ -108,7 +108,7 @@ fn a_batch_of_another_size_is_an_error() {
             let error = staging.finish().expect_err("one is missing");
             let expected = format!("shape {shape:?} has {count} elements, not {}", count - 1);
             assert!(error.to_string().contains(&expected), "{error}");
-            // One that is given up leaves the device as it was.
+            // One that is dropped leaves the device as it was.
             let mut staging = begin();
             staging.push(&vec![1.0; count / 2]).expect("the device works");
             drop(staging);

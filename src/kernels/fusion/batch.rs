@@ -80,7 +80,9 @@ impl Computation {
                 Some(leaf) => graph.leaves[usize::from(leaf)].memory.clone(),
                 None => {
                     let node = &graph.nodes[usize::from(output.step)];
-                    Arc::new(runtime.alloc(node.lazy.bytes())?.of(node.expression().origin))
+                    Arc::new(
+                        runtime.alloc(node.lazy.bytes())?.with_origin(node.expression().origin),
+                    )
                 }
             });
         }

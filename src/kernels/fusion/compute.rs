@@ -182,7 +182,7 @@ fn with_epilogue(
     let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
     let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
     for result in results.clone() {
-        let memory = runtime.alloc(result.bytes())?.of(result.expression().origin);
+        let memory = runtime.alloc(result.bytes())?.with_origin(result.expression().origin);
         outputs.push(Arc::new(memory));
     }
     let launch_inputs: SmallVec<[&Allocation; 8]> =

@@ -242,7 +242,7 @@ impl PrologueLaunch {
             outputs.push(output.buffer()?.clone());
         }
         for result in results.clone() {
-            let memory = runtime.alloc(result.bytes())?.of(result.expression().origin);
+            let memory = runtime.alloc(result.bytes())?.with_origin(result.expression().origin);
             outputs.push(Arc::new(memory));
         }
         let (own, held) = outputs.split_at(launch.outputs.len());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::device::{AdapterKind, WgslDevice};
 use crate::runtime::{
-    Allocation, Dispatch, Kernel, KernelKey, Observed, Runtime, RuntimeError, Source, Variant,
+    Allocation, Dispatch, Kernel, KernelKey, ObservedDevice, Runtime, RuntimeError, Source, Variant,
 };
 
 use super::{ProfileError, profile};
@@ -62,7 +62,9 @@ pub struct Peaks {
 ///
 /// As [`profile`]; also if the device is the CPU, or out of memory.
 pub fn peaks(device: &WgslDevice) -> Result<Peaks, ProfileError> {
-    let Observed::Gpu(runtime) = Observed::of(device)? else { return Err(ProfileError::Cpu) };
+    let ObservedDevice::Gpu(runtime) = ObservedDevice::of(device)? else {
+        return Err(ProfileError::Cpu);
+    };
     let rate = |probe: Probe| -> Result<f64, ProfileError> {
         let launch = probe.prepare()?;
         // The first run compiles the kernel.

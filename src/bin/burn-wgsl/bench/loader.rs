@@ -37,6 +37,7 @@ enum Elements {
 /// How a worker makes batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Upload {
+    #[serde(rename = "upload")]
     elements: Elements,
     /// Whether they are put together in memory that the device copies from.
     staged: bool,
@@ -194,14 +195,18 @@ impl Dataset<Vec<u8>> for Images {
     }
 }
 
+fn floats(pixels: &[u8]) -> Vec<f32> {
+    pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect()
+}
+
 /// Puts a batch together in memory that the device copies from.
 fn staged<T: StagedElement>(
-    items: &[Vec<T>],
+    items: impl IntoIterator<Item = Vec<T>>,
     shape: [usize; 4],
     device: &WgslDevice,
 ) -> Tensor<Wgsl, 4, T::Kind> {
     let staged = Staging::new(shape, device).and_then(|mut batch| {
-        items.iter().try_for_each(|item| batch.push(item))?;
+        items.into_iter().try_for_each(|item| batch.push(&item))?;
         batch.finish()
     });
     // The loader reports a panic of a worker.
@@ -212,20 +217,18 @@ impl Batcher<Wgsl, Vec<u8>, Tensor<Wgsl, 4>> for Upload {
     fn batch(&self, items: Vec<Vec<u8>>, device: &WgslDevice) -> Tensor<Wgsl, 4> {
         let [channels, height, width] = SHAPE;
         let shape = [items.len(), channels, height, width];
-        let floats = |item: &[u8]| item.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
         match (self.elements, self.staged) {
-            (Elements::Bytes, true) => staged(&items, shape, device).float() / 255.0,
+            (Elements::Bytes, true) => staged(items, shape, device).float() / 255.0,
             (Elements::Bytes, false) => {
                 let data = TensorData::new(items.concat(), shape);
                 Tensor::<Wgsl, 4, Int>::from_data(data, (device, DType::U8)).float() / 255.0
             }
             (Elements::Floats, true) => {
-                let items: Vec<Vec<f32>> = items.iter().map(|item| floats(item)).collect();
-                staged(&items, shape, device)
+                // Each image becomes floats when it is copied.
+                staged(items.into_iter().map(|item| floats(&item)), shape, device)
             }
             (Elements::Floats, false) => {
-                let all: Vec<f32> = floats(&items.concat());
-                Tensor::from_data(TensorData::new(all, shape), device)
+                Tensor::from_data(TensorData::new(floats(&items.concat()), shape), device)
             }
         }
     }

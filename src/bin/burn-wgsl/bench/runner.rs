@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
+use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::panic_message;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice};
 
@@ -164,12 +165,14 @@ impl DeviceTimer {
         let runs = self.runs.min(MAX_PROFILED_RUNS);
         self.job.create_inputs(runs);
         let device = self.device;
-        let profile = match burn_wgsl::profile(&device, || self.run(runs)) {
-            // An op takes the place of a kernel there.
-            Ok((_, profile)) if profile.of_host => None,
-            Ok(((), profile)) => Some(Profiled { profile, runs }),
-            Err(ProfileError::NoTimestamps { .. }) => None,
-            Err(error) => panic!("{error}"),
+        let profile = match device.resolve() {
+            // It has no kernels.
+            Ok(ResolvedDevice::Cpu) => None,
+            _ => match burn_wgsl::profile(&device, || self.run(runs)) {
+                Ok(((), profile)) => Some(Profiled { profile, runs }),
+                Err(ProfileError::NoTimestamps { .. }) => None,
+                Err(error) => panic!("{error}"),
+            },
         };
         Timing { first: self.first, runs: self.runs, samples: self.samples, profile }
     }
