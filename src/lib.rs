@@ -77,6 +77,8 @@ mod tensor;
 mod autodiff;
 mod cpu;
 #[cfg(feature = "train")]
+pub mod parallel;
+#[cfg(feature = "train")]
 pub mod scaler;
 #[cfg(feature = "train")]
 pub mod train;
@@ -110,6 +112,9 @@ mod docs {
     struct Memory;
     #[doc = include_str!("../docs/mixed-precision.md")]
     struct MixedPrecision;
+    #[cfg(feature = "train")]
+    #[doc = include_str!("../docs/parallel.md")]
+    struct Parallel;
     #[doc = include_str!("../docs/profiling.md")]
     struct Profiling;
     #[cfg(feature = "train")]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn_wgsl::parallel::Workers;
 use burn_wgsl::train::BatchSize;
 use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
@@ -15,6 +16,14 @@ pub struct Args {
     /// Device to train on: auto, cpu, software, gpu:0, ... [default: BURN_WGSL_DEVICE, else auto]
     #[arg(long, value_name = "SELECTOR")]
     pub device: Option<WgslDevice>,
+
+    /// Train on several devices, each with a part of every batch: gpu:0,gpu:1
+    #[arg(long, value_name = "SELECTORS", conflicts_with = "device")]
+    pub devices: Option<Workers>,
+
+    /// Allow several workers on one device
+    #[arg(long, requires = "devices")]
+    pub oversubscribe: bool,
 
     /// Folder with the IDX files of MNIST or Fashion-MNIST, or with a folder of pictures for each class in `train` and
     /// `test`. Without it, shapes are drawn
@@ -117,6 +126,14 @@ impl Args {
             Self::command().error(ErrorKind::ArgumentConflict, message).exit();
         }
         args
+    }
+
+    /// Returns the workers: one, or one on each device.
+    pub fn workers(&self) -> Workers {
+        match &self.devices {
+            Some(workers) => workers.clone().oversubscribed(self.oversubscribe),
+            None => Workers::alone(self.device.unwrap_or_default()),
+        }
     }
 }
 

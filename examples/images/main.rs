@@ -24,11 +24,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use burn::data::dataset::Dataset;
+use burn::data::dataset::transform::PartialDataset;
 use burn::module::Module;
-use burn::tensor::backend::Backend;
+use burn_wgsl::parallel::{self, Part, Rest, Worker};
 use burn_wgsl::train::{
     BatchSearch, BatchSize, Checkpoint, CheckpointError, Confusion, ConfusionMatrix, Loader,
-    LoaderConfig, Mean, MeanGradients, Parts, Readback, Run, RunConfig, Saved, Shuffled, Stop,
+    LoaderConfig, Mean, MeanGradients, Parts, Readback, Run, RunConfig, Sampler, Saved, Shuffled,
+    Stop,
 };
 use burn_wgsl::{Wgsl, WgslDevice, autocast, waits_on_thread};
 use serde::{Deserialize, Serialize};
@@ -78,20 +80,24 @@ struct History {
 
 type TrainLoader = Loader<B, Labelled, Batch<B>>;
 
-/// A run in training: what a checkpoint holds, and where its measurements are logged.
-struct Training {
+/// A worker's run in training: what a checkpoint holds, and where its measurements are logged.
+struct Training<'a> {
+    worker: &'a Worker,
     trainer: Trainer,
     loader: Arc<TrainLoader>,
+    /// The worker's part of each batch.
+    part: Part<Shuffled>,
     settings: Settings,
     history: History,
+    /// That of the first worker.
     log: Option<Log>,
 }
 
-impl Training {
-    /// Takes the mean loss of the steps before a step.
-    fn add_loss(&mut self, reading: Option<(u64, Readback<f64>)>) -> Result<()> {
-        let Some((step, reading)) = reading else { return Ok(()) };
-        let loss = reading.take()?;
+impl Training<'_> {
+    /// Takes the mean loss of the steps before a step, of all workers.
+    fn add_loss(&mut self, reading: Option<Reading>) -> Result<()> {
+        let Some(Reading { step, samples, loss }) = reading else { return Ok(()) };
+        let loss = self.worker.mean_of(loss.take()?, samples)?;
         ensure!(loss.is_finite(), "the loss became {loss}; try a smaller --learning-rate");
         self.history.losses.push((step, loss));
         self.log(step, &[(Scalar::Loss, loss)])
@@ -120,13 +126,37 @@ impl Training {
     }
 }
 
-impl Saved for Training {
+impl Saved for Training<'_> {
     fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
         parts.setting("settings", &self.settings)?;
         self.trainer.parts(parts)?;
-        parts.loader("position", &self.loader)?;
+        // That of all workers, so that another number of them can go on.
+        let (part, loader) = (&self.part, &self.loader);
+        parts.loader_of("position", loader, |own| part.to_all(own), |all| part.of_all(all))?;
         parts.value("history", &mut self.history)
     }
+}
+
+/// The mean loss of a worker's samples before a step, on its way to the host.
+struct Reading {
+    step: u64,
+    samples: usize,
+    loss: Readback<f64>,
+}
+
+impl Reading {
+    fn start(step: u64, loss: &mut Mean) -> Result<Option<Self>> {
+        let samples = loss.samples();
+        Ok(loss.read()?.map(|loss| Self { step, samples, loss }))
+    }
+}
+
+/// What remains of a run: its last test, its measurements, and the network.
+struct Trained {
+    matrix: ConfusionMatrix,
+    settings: Settings,
+    history: History,
+    network: Network<Wgsl>,
 }
 
 fn main() -> ExitCode {
@@ -148,8 +178,10 @@ fn main() -> ExitCode {
 
 /// Trains and tests a network. Returns the share of test images that it classifies correctly.
 fn run(args: &Args, stop: &Stop) -> Result<f64> {
-    let device = args.device.unwrap_or_default();
-    let adapter = device.describe()?;
+    let workers = args.workers();
+    let adapters: Result<Vec<String>, _> =
+        workers.devices().iter().map(|device| device.describe()).collect();
+    let adapter = adapters?.join(" + ");
     if let Some(folder) = &args.pictures {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
@@ -166,51 +198,91 @@ fn run(args: &Args, stop: &Stop) -> Result<f64> {
         source.classes.len(),
         source.format.side
     );
-    let _precision = autocast(&device, args.precision);
-    let batch = batch_size(args, &source, &device)?;
-    let per_step = batch * args.accumulate as usize;
-    let steps = train.div_ceil(per_step) * args.epochs as usize;
-    let mut training = Training {
-        trainer: Trainer::new(args, network(args, &source, &device)?, steps, &device)?,
-        loader: Arc::new(loader(args, &source, batch, &device)?),
-        settings: settings(args, &source, batch),
-        history: History::default(),
-        log: None,
-    };
-    let parameters = training.trainer.model().num_params();
-    println!("{:?} with {parameters} parameters in {} on {adapter}", args.model, args.precision);
-    let mut saved = None;
-    if let Some(folder) = &args.checkpoints {
-        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-        let mut run = Run::open(folder, &[device], config)?.with_stop(stop.clone());
-        if let Some(found) = run.begin(args.resume, &mut training)? {
-            println!("resumed after {} steps", found.step);
-        }
-        saved = Some(run);
-    }
-    if let Some(folder) = &args.log {
-        training.log = Some(Log::open(folder, saved.as_ref().map_or(0, Run::step))?);
-    }
-    let matrix = train_epochs(args, &source, &mut training, &mut saved, stop, &device)?;
+    let trained = parallel::run(workers, |worker| work(args, &source, worker, &adapter, stop))?;
+    let trained = trained.into_iter().next().context("there is no worker")?;
+    let Trained { matrix, settings, history, network } = trained;
     print!("\n{matrix}");
     println!("accuracy {:.2} % on {adapter}", matrix.accuracy() * 100.0);
     if let Some(file) = &weights_file {
-        file.write(&weights::to_bytes(&training.trainer.model())?)?;
+        file.write(&weights::to_bytes(&network)?)?;
         println!("weights saved to {}", file.path().display());
     }
     if let Some(folder) = &args.pictures {
-        write_pictures(folder, &training.history, &matrix, &source.classes)?;
+        write_pictures(folder, &history, &matrix, &source.classes)?;
     }
     if let Some(file) = &json_file {
         let report = serde_json::json!({
             "adapter": adapter,
-            "settings": training.settings,
-            "history": training.history,
+            "settings": settings,
+            "history": history,
             "accuracy": matrix.accuracy(),
         });
         file.write(format!("{report:#}\n").as_bytes())?;
     }
     Ok(matrix.accuracy())
+}
+
+/// The program of each worker: trains the network with its part of each batch. The first one prints, logs and saves.
+fn work(
+    args: &Args,
+    source: &Source,
+    worker: &Worker,
+    adapter: &str,
+    stop: &Stop,
+) -> Result<Trained> {
+    let device = worker.device();
+    let _precision = autocast(&device, args.precision);
+    let batch = batch_size(args, source, worker)?;
+    let part = worker.part(Shuffled { seed: args.seed }, batch, Rest::Uneven)?;
+    let per_step = batch * args.accumulate as usize;
+    let steps = source.train.len().div_ceil(per_step) * args.epochs as usize;
+    let mut training = Training {
+        worker,
+        trainer: Trainer::new(args, network(args, source, worker)?, steps, &device)?,
+        loader: Arc::new(loader(args, source, part.clone(), worker.batch_size(batch)?, &device)?),
+        part,
+        settings: settings(args, source, batch),
+        history: History::default(),
+        log: None,
+    };
+    let parameters = training.trainer.model().num_params();
+    if worker.is_first() {
+        let (model, precision) = (args.model, args.precision);
+        println!("{model:?} with {parameters} parameters in {precision} on {adapter}");
+    }
+    let (saved, step) = begin(args, &mut training)?;
+    if let (Some(folder), true) = (&args.log, worker.is_first()) {
+        training.log = Some(Log::open(folder, step)?);
+    }
+    let (loss, reading, stopped) = (Mean::new(), None, false);
+    let mut progress = Progress { args, stop, saved, step, stopped, loss, reading };
+    let matrix = train_epochs(source, &mut training, &mut progress)?;
+    let Training { trainer, settings, history, .. } = training;
+    Ok(Trained { matrix, settings, history, network: trainer.model() })
+}
+
+/// Opens the folder of the checkpoints on the first worker, and resumes all. Returns the run of the first, and the
+/// steps so far.
+fn begin(args: &Args, training: &mut Training<'_>) -> Result<(Option<Run>, u64)> {
+    let Some(folder) = &args.checkpoints else { return Ok((None, 0)) };
+    let (worker, device) = (training.worker, training.worker.device());
+    let (mut saved, mut step) = (None, 0.0);
+    if worker.is_first() {
+        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+        let mut run = Run::open(folder, &[device], config)?;
+        if let Some(found) = run.begin(args.resume, training)? {
+            println!("resumed after {} steps", found.step);
+            step = found.step as f64;
+        }
+        saved = Some(run);
+    }
+    // The others read what the first has found.
+    let step = worker.sum(&[step])?[0] as u64;
+    if step > 0 && !worker.is_first() {
+        let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
+        found.restore(training, &device)?;
+    }
+    Ok((saved, step))
 }
 
 fn settings(args: &Args, source: &Source, batch: usize) -> Settings {
@@ -244,9 +316,14 @@ fn source(args: &Args) -> Result<Source> {
     Ok(source)
 }
 
-fn loader(args: &Args, source: &Source, batch: usize, device: &WgslDevice) -> Result<TrainLoader> {
+fn loader(
+    args: &Args,
+    source: &Source,
+    sampler: Part<Shuffled>,
+    batch: usize,
+    device: &WgslDevice,
+) -> Result<TrainLoader> {
     let config = LoaderConfig { workers: args.workers, ..LoaderConfig::new(batch) };
-    let sampler = Shuffled { seed: args.seed };
     let (images, batcher) = (source.train.clone(), Images(source.format));
     let loader = if args.plain {
         Loader::new(images, batcher, device, config)
@@ -258,20 +335,22 @@ fn loader(args: &Args, source: &Source, batch: usize, device: &WgslDevice) -> Re
     Ok(loader?.with_sampler(sampler)?)
 }
 
-/// Seeds the device, and returns an untrained network, or one with weights of a file.
-fn network(args: &Args, source: &Source, device: &WgslDevice) -> Result<Network<B>> {
-    B::seed(device, args.seed);
-    let mut network = Network::new(args.model, source.format, source.classes.len(), device);
-    if let Some(path) = &args.weights {
+/// Seeds the device, and returns the first worker's untrained network, or one with weights of a file.
+fn network(args: &Args, source: &Source, worker: &Worker) -> Result<Network<B>> {
+    let classes = source.classes.len();
+    worker.seed::<B>(args.seed);
+    let mut network = Network::new(args.model, source.format, classes, &worker.device());
+    if let (Some(path), true) = (&args.weights, worker.is_first()) {
         let is_whole = weights::load(&mut network, path)?;
         let rest = if is_whole { "" } else { ", but for the last layer" };
         println!("weights of {}{rest}", path.display());
     }
-    Ok(network)
+    Ok(worker.broadcast(network)?)
 }
 
-/// Returns the batch size: that of the command line, of the run that is resumed, or the fastest.
-fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize> {
+/// Returns the batch size of all workers: that of the command line, of the run that is resumed, or the fastest.
+fn batch_size(args: &Args, source: &Source, worker: &Worker) -> Result<usize> {
+    let device = &worker.device();
     match (args.batch, &args.checkpoints) {
         (BatchSize::Samples(batch), _) => return Ok(batch),
         (BatchSize::Auto, Some(folder)) if args.resume => {
@@ -279,6 +358,7 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
         }
         (BatchSize::Auto, _) => {}
     }
+    ensure!(worker.world() == 1, "--batch auto is for one device; give the batch of all");
     let network = Network::new(args.model, source.format, source.classes.len(), device);
     let (trainer, mut updated) = (Trainer::new(args, network, 1000, device)?, None);
     let item = source.train.get(0).context("there are no images")?;
@@ -290,7 +370,7 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
         let mut next = trainer.clone();
         let mut sum = MeanGradients::new();
         next.add(batch, &mut sum);
-        next.step(&mut sum);
+        next.update(sum.take());
         updated = Some(next);
     })?;
     drop(updated);
@@ -298,103 +378,135 @@ fn batch_size(args: &Args, source: &Source, device: &WgslDevice) -> Result<usize
     Ok(sizes.fastest)
 }
 
-/// Trains, and tests after each epoch. Returns the result of the last test.
-fn train_epochs(
-    args: &Args,
-    source: &Source,
-    training: &mut Training,
-    saved: &mut Option<Run>,
-    stop: &Stop,
-    device: &WgslDevice,
-) -> Result<ConfusionMatrix> {
-    let loader = training.loader.clone();
-    let mut step = saved.as_ref().map_or(0, Run::step);
-    let (mut loss, mut reading) = (Mean::new(), None);
-    let (mut matrix, mut stopped) = (None, false);
-    while loader.position().epoch < u64::from(args.epochs) && !stopped {
-        let epoch = loader.position().epoch + 1;
-        let (start, waits) = (Instant::now(), waits_on_thread());
+/// Where a worker is in its run.
+struct Progress<'a> {
+    args: &'a Args,
+    stop: &'a Stop,
+    /// Saves the checkpoints of the first worker.
+    saved: Option<Run>,
+    step: u64,
+    stopped: bool,
+    loss: Mean,
+    reading: Option<Reading>,
+}
+
+impl Progress<'_> {
+    /// Trains for an epoch, or for the rest of one. Returns how long the steps waited for data.
+    fn train_epoch(&mut self, training: &mut Training<'_>, items: usize) -> Result<Duration> {
+        let (loader, worker) = (training.loader.clone(), training.worker);
+        let wanted = self.args.accumulate as usize * loader.position().batch_size;
         let mut waited = Duration::ZERO;
         let mut sum = MeanGradients::new();
         let mut batches = loader.batches();
         loop {
             let asked = Instant::now();
-            let Some(batch) = batches.next() else { break };
+            let Some(batch) = batches.next() else { return Ok(waited) };
             waited += asked.elapsed();
             let batch = batch?;
             let [samples] = batch.labels.dims();
-            loss.add(training.trainer.add(batch, &mut sum), samples);
+            self.loss.add(training.trainer.add(batch, &mut sum), samples);
             // The rest of an epoch is a step, too.
-            let ends = loader.position().items == source.train.len();
-            let wanted = args.accumulate as usize * training.settings.batch;
+            let ends = loader.position().items == items;
             if sum.samples() < wanted && !ends {
                 continue;
             }
-            training.trainer.step(&mut sum);
-            step += 1;
-            if step.is_multiple_of(REPORT_EVERY) {
+            training.trainer.step(worker, &mut sum)?;
+            self.step += 1;
+            if self.step.is_multiple_of(REPORT_EVERY) {
                 // What was asked for 50 steps ago is there now.
-                let next = loss.read()?.map(|reading| (step, reading));
-                training.add_loss(std::mem::replace(&mut reading, next))?;
+                let next = Reading::start(self.step, &mut self.loss)?;
+                training.add_loss(std::mem::replace(&mut self.reading, next))?;
             }
-            let goes_on = match saved {
-                Some(run) => run.end_step(training)?,
-                None => !stop.is_requested(),
-            };
-            stopped = !goes_on;
-            if stopped && !ends {
-                training.add_loss(reading.take())?;
-                let rest = loss.read()?.map(|reading| (step, reading));
-                training.add_loss(rest)?;
-                break;
+            // All workers end after the same step.
+            let stops = f64::from(u8::from(self.stop.is_requested()));
+            self.stopped = worker.sum(&[stops])?[0] > 0.0;
+            if let Some(run) = &mut self.saved {
+                run.end_step(training)?;
+                if self.stopped {
+                    run.save(training, None)?;
+                }
+            }
+            if self.stopped && !ends {
+                return Ok(waited);
             }
         }
-        drop(batches);
+    }
+
+    /// Takes the losses that are not read yet.
+    fn take_losses(&mut self, training: &mut Training<'_>) -> Result<()> {
+        let rest = Reading::start(self.step, &mut self.loss)?;
+        training.add_loss(self.reading.take())?;
+        training.add_loss(rest)
+    }
+}
+
+/// Trains, and tests after each epoch. Returns the result of the last test.
+fn train_epochs(
+    source: &Source,
+    training: &mut Training<'_>,
+    progress: &mut Progress<'_>,
+) -> Result<ConfusionMatrix> {
+    let (loader, epochs) = (training.loader.clone(), progress.args.epochs);
+    let own = loader.position().batch_size;
+    let mut matrix = None;
+    while loader.position().epoch < u64::from(epochs) && !progress.stopped {
+        let epoch = loader.position().epoch + 1;
+        let items = training.part.epoch(source.train.len(), own, epoch - 1).len();
+        let (start, waits) = (Instant::now(), waits_on_thread());
+        let waited = progress.train_epoch(training, items)?;
+        progress.take_losses(training)?;
         if loader.position().epoch < epoch {
             break;
         }
-        let next = loss.read()?.map(|reading| (step, reading));
-        training.add_loss(reading.take())?;
-        training.add_loss(next)?;
         let seconds = start.elapsed().as_secs_f64();
         let share = waited.as_secs_f64() / seconds;
         let waits = waits_on_thread() - waits;
-        let tested = test(source, training, device)?;
-        println!(
-            "epoch {epoch:>3}/{}   loss {:.4}   test accuracy {:6.2} %   {seconds:.2} s, {:.0} % \
-             of them waiting for data, {waits} waits for the device",
-            args.epochs,
-            training.history.losses.last().map_or(f64::NAN, |&(_, loss)| loss),
-            tested.accuracy() * 100.0,
-            share * 100.0,
-        );
-        training.end_epoch(epoch, step, tested.accuracy(), seconds, share)?;
-        if let Some(run) = saved {
+        let tested = test(source, training)?;
+        if training.worker.is_first() {
+            println!(
+                "epoch {epoch:>3}/{epochs}   loss {:.4}   test accuracy {:6.2} %   {seconds:.2} s, \
+                 {:.0} % of them waiting for data, {waits} waits for the device",
+                training.history.losses.last().map_or(f64::NAN, |&(_, loss)| loss),
+                tested.accuracy() * 100.0,
+                share * 100.0,
+            );
+        }
+        training.end_epoch(epoch, progress.step, tested.accuracy(), seconds, share)?;
+        if let Some(run) = &mut progress.saved {
             run.save(training, Some(tested.accuracy()))?;
         }
         matrix = Some(tested);
     }
-    if let Some(run) = saved {
+    if let Some(run) = &mut progress.saved {
         run.finish()?;
     }
     match matrix {
-        Some(matrix) if !stopped => Ok(matrix),
-        _ => test(source, training, device),
+        Some(matrix) if !progress.stopped => Ok(matrix),
+        _ => test(source, training),
     }
 }
 
-/// Classifies the test images.
-fn test(source: &Source, training: &Training, device: &WgslDevice) -> Result<ConfusionMatrix> {
-    let config = LoaderConfig::new(TEST_BATCH.min(source.test.len()));
-    let loader: Loader<Wgsl, Labelled, Batch<Wgsl>> =
-        Loader::new(source.test.clone(), Images(source.format), device, config)?;
-    let model = training.trainer.model();
-    let mut confusion = Confusion::new(source.classes.len(), device);
-    for batch in loader.batches() {
-        let Batch { images, labels } = batch?;
-        confusion.add(model.forward(images), labels);
+/// Classifies the test images, of which each worker has a part.
+fn test(source: &Source, training: &Training<'_>) -> Result<ConfusionMatrix> {
+    let (worker, classes) = (training.worker, source.classes.len());
+    let until = |rank: usize| source.test.len() * rank / worker.world();
+    let (from, to) = (until(worker.rank()), until(worker.rank() + 1));
+    let mut counts = vec![0.0; classes * classes];
+    if from < to {
+        let images = PartialDataset::new(source.test.clone(), from, to);
+        let config = LoaderConfig::new(TEST_BATCH.min(to - from));
+        let loader: Loader<Wgsl, Labelled, Batch<Wgsl>> =
+            Loader::new(images, Images(source.format), &worker.device(), config)?;
+        let model = training.trainer.model();
+        let mut confusion = Confusion::new(classes, &worker.device());
+        for batch in loader.batches() {
+            let Batch { images, labels } = batch?;
+            confusion.add(model.forward(images), labels);
+        }
+        counts = confusion.read()?.take()?.counts().iter().map(|&count| count as f64).collect();
     }
-    Ok(confusion.read()?.take()?)
+    let counts = worker.sum(&counts)?.into_iter().map(|count| count as u64).collect();
+    Ok(ConfusionMatrix::from_counts(counts))
 }
 
 fn write_pictures(

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use burn_wgsl::train::Stop;
+use burn_wgsl::train::{Checkpoint, Position, Stop};
 use clap::Parser;
 
 use crate::{Args, run};
@@ -17,7 +17,8 @@ fn train(options: &str, stop: &Stop) -> anyhow::Result<f64> {
     // Runs on the same device draw from the same random numbers.
     static DEVICE: Mutex<()> = Mutex::new(());
     let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
-    let line = format!("images --device cpu --limit 600 --side 16 {options}");
+    let device = if options.contains("--devices") { "" } else { "--device cpu" };
+    let line = format!("images {device} --limit 600 --side 16 {options}");
     run(&Args::try_parse_from(line.split_whitespace())?, stop)
 }
 
@@ -61,6 +62,37 @@ fn a_stopped_run_continues() {
     let whole = train("--epochs 2 --batch 32 --accumulate 2 --precision f16", &Stop::new())
         .expect("it trains");
     assert_eq!(resumed, whole);
+    std::fs::remove_dir_all(&folder).expect("it is there");
+}
+
+#[test]
+fn a_run_of_two_workers_is_continued_by_one_and_by_three() {
+    let folder = folder("workers");
+    let two = "--devices cpu,cpu --oversubscribe";
+    let three = "--devices cpu,cpu,cpu --oversubscribe";
+    let options = format!(
+        "--epochs 4 --batch 36 --learning-rate 0.003 --checkpoints {0} --log {0}/log",
+        folder.display()
+    );
+    let stop = Stop::new();
+    stop.request();
+    train(&format!("{options} {two}"), &stop).expect("it ends after a step");
+    let latest = || Checkpoint::latest(&folder).expect("it is whole").expect("there is one");
+    let position = || latest().state.value::<Position>("position").expect("it is saved");
+    assert_eq!((latest().step, position().items, position().batch_size), (1, 36, 36));
+    // One worker goes on at the same place, and is stopped, too.
+    train(&format!("{options} --resume"), &stop).expect("it ends after a step");
+    assert_eq!((latest().step, position().items, position().batch_size), (2, 72, 36));
+    let accuracy = train(&format!("{options} --resume {three}"), &Stop::new()).expect("it trains");
+    assert!(accuracy > 0.6, "{accuracy}");
+    // Each sample is counted once, in each epoch.
+    assert_eq!((latest().step, position().epoch), (4 * 17, 4));
+    let log = std::fs::read_to_string(folder.join("log/scalars.csv")).expect("it is written");
+    assert_eq!(log.matches("test/accuracy").count(), 4, "{log}");
+    let auto = train(&format!("--batch auto {two}"), &Stop::new()).expect_err("it is for one");
+    assert!(auto.to_string().contains("--batch auto is for one device"), "{auto}");
+    let twice = train("--devices cpu,cpu", &Stop::new()).expect_err("it is there twice");
+    assert!(twice.to_string().contains("--oversubscribe"), "{twice}");
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 

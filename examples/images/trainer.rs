@@ -7,6 +7,7 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{AdamW, AdamWConfig, GradientsParams, Optimizer};
 use burn::tensor::{Int, Tensor};
+use burn_wgsl::parallel::{ParallelError, Worker};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, ScaledOptimizer};
 use burn_wgsl::train::{CheckpointError, Ema, MeanGradients, Parts, Segments};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice};
@@ -96,10 +97,26 @@ impl Trainer {
         loss
     }
 
+    /// Updates the weights with the mean of the gradients of all workers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a worker failed.
+    pub fn step(
+        &mut self,
+        worker: &Worker,
+        sum: &mut MeanGradients<Network<B>>,
+    ) -> Result<(), ParallelError> {
+        let samples = sum.samples();
+        let gradients = worker.mean(sum.take(), &self.model, samples)?;
+        self.update(gradients);
+        Ok(())
+    }
+
     /// Updates the weights.
-    pub fn step(&mut self, sum: &mut MeanGradients<Network<B>>) {
+    pub fn update(&mut self, gradients: GradientsParams) {
         let rate = self.rate.step();
-        self.model = self.optimizer.step(rate, self.model.clone(), sum.take());
+        self.model = self.optimizer.step(rate, self.model.clone(), gradients);
         if let Some(average) = &mut self.average {
             average.update(&self.model);
         }

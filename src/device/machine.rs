@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::default::{self, DeviceOnThread};
 use super::hosts::{FIRST_HOST, info_of};
 use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
@@ -17,7 +18,8 @@ use crate::variables;
 impl WgslDevice {
     /// Returns the adapter of this device, or the CPU.
     ///
-    /// `Auto` is resolved once per process. If it becomes the CPU because there is no usable GPU,
+    /// `Auto` is the device of [`use_on_thread`] or [`set_default`], if there is one. Otherwise, it is resolved once
+    /// per process. If it becomes the CPU because there is no usable GPU,
     /// one message says so: in the log if warnings of this crate are logged, otherwise on standard
     /// error. [`set_quiet`] and `BURN_WGSL_QUIET=1` suppress the message on standard error.
     ///
@@ -29,7 +31,10 @@ impl WgslDevice {
     pub fn resolve(&self) -> Result<ResolvedDevice, DeviceError> {
         match self {
             Self::Cpu => Ok(ResolvedDevice::Cpu),
-            Self::Auto => Ok(automatic()?.resolved),
+            Self::Auto => match default::current() {
+                Some(device) => device.resolve(),
+                None => Ok(automatic()?.resolved),
+            },
             device => resolve_among(*device, adapters()),
         }
     }
@@ -101,6 +106,49 @@ impl FromStr for WgslDevice {
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         parse_device(text, adapters)
     }
+}
+
+/// Makes a device the one that [`WgslDevice::Auto`] and `WgslDevice::default()` are, in place of what the environment
+/// or the rank selects; `Auto` ends that. Tensors stay on their devices. Set it at the beginning of a program.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn set_default(device: WgslDevice) -> Result<(), DeviceError> {
+    device.resolve()?;
+    default::set(match device {
+        WgslDevice::Auto => None,
+        device => Some(device.canonical()),
+    });
+    Ok(())
+}
+
+/// Makes a device the one that [`WgslDevice::Auto`] is on this thread, until the result is dropped: what is created on
+/// the default device, such as the parameters of a record, is there. Such devices nest. Threads that are started
+/// meanwhile have the default of the program; those of a `train::Loader` use the device of the thread that created it.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice, device};
+///
+/// let on_cpu = device::use_on_thread(WgslDevice::Cpu)?;
+/// let x = Tensor::<Wgsl, 1>::ones([2], &WgslDevice::default());
+/// assert_eq!(x.device(), WgslDevice::Cpu);
+/// drop(on_cpu);
+/// # Ok::<(), device::DeviceError>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn use_on_thread(device: WgslDevice) -> Result<DeviceOnThread, DeviceError> {
+    device.resolve()?;
+    Ok(DeviceOnThread::begin(device.canonical()))
+}
+
+/// Returns what `auto` is on this thread, for a thread that goes on with its work; `None` if nothing was set.
+pub fn on_thread() -> Option<WgslDevice> {
+    default::current()
 }
 
 /// Returns the device that [`WgslDevice::Auto`] selects in this process, and the reason.

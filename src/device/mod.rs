@@ -11,6 +11,7 @@
 //! found only asynchronously: [`adapters`] is empty before [`discover`] completes.
 
 mod adapters;
+mod default;
 mod driver_files;
 mod error;
 mod hosts;
@@ -30,11 +31,14 @@ mod vulkan;
 pub const CAN_BLOCK: bool = !cfg!(target_arch = "wasm32");
 
 pub use adapters::{Adapter, adapters, discover};
+pub use default::DeviceOnThread;
 pub use error::DeviceError;
 pub use info::{AdapterInfo, AdapterKind, Api, Features, Limits};
 pub use install_hint::install_hint;
 pub use list::{DeviceList, ListedDevice, selectors};
-pub use machine::{QUIET_VARIABLE, automatic, automatic_devices, set_quiet};
+pub use machine::{
+    QUIET_VARIABLE, automatic, automatic_devices, set_default, set_quiet, use_on_thread,
+};
 pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, ResolvedDevice};
@@ -52,6 +56,7 @@ mod internals {
     pub use super::adapters::enumerate;
     pub use super::hosts::{FIRST_HOST, add_host, host_requirements, info_of, take_host};
     pub use super::info::IMMEDIATE_BYTES;
+    pub use super::machine::on_thread;
     pub use super::open::{OpenDevice, open};
     pub use super::ranking::{choose, rank};
 }

@@ -89,6 +89,24 @@ impl Runtime {
         number
     }
 
+    /// Opens another device of an adapter, with a wgpu instance of its own. Returns its number, as that of a device of
+    /// the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the adapter is gone, or the driver refuses to open it once more.
+    #[cfg(feature = "train")]
+    pub fn open_own(adapter: usize) -> Result<usize, DeviceError> {
+        let known = &device::adapters()[adapter];
+        // The order of adapters is the same as long as there are no others.
+        let fresh = pollster::block_on(device::enumerate());
+        let same = |other: &&device::Adapter| {
+            (&other.info.name, other.info.kind) == (&known.info.name, known.info.kind)
+        };
+        let fresh = fresh.get(adapter).filter(same).unwrap_or(known);
+        Ok(Self::add_host(pollster::block_on(device::open(fresh))?))
+    }
+
     fn of_host(number: usize) -> Result<Arc<Self>, DeviceError> {
         let runtime = HOSTS.lock().get(number).cloned().flatten();
         let reason = match &runtime {

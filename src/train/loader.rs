@@ -20,6 +20,7 @@ use web_time::Instant;
 use super::LoaderError;
 use super::sampler::{Sampler, Sequential, reset_item_seed, set_item_seed};
 use super::workers::Workers;
+use crate::device::{WgslDevice, on_thread, use_on_thread};
 use crate::runtime::panic_message;
 
 /// How a [`Loader`] loads batches.
@@ -89,6 +90,8 @@ struct Source<B: Backend, I, O> {
     batcher: Arc<dyn Batcher<B, I, O>>,
     sampler: Arc<dyn Sampler>,
     device: B::Device,
+    /// The default device of the thread that created the loader.
+    default: Option<WgslDevice>,
     config: LoaderConfig,
 }
 
@@ -115,6 +118,7 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
             batcher: Arc::new(batcher),
             sampler: Arc::new(Sequential),
             device: device.clone(),
+            default: on_thread(),
             config,
         }))
     }
@@ -236,6 +240,7 @@ impl<B: Backend, I: 'static, O: 'static> Source<B, I, O> {
             batcher: self.batcher.clone(),
             sampler: self.sampler.clone(),
             device: self.device.clone(),
+            default: self.default,
             config: self.config,
         }
     }
@@ -254,14 +259,15 @@ impl<B: Backend, I: 'static, O: 'static> Source<B, I, O> {
     fn load(&self, items: &[usize], epoch: u64, place: usize) -> Result<O, LoaderError> {
         let seed = self.sampler.seed();
         let load = || {
+            let _default = self.default.and_then(|device| use_on_thread(device).ok());
             let mut loaded = Vec::with_capacity(items.len());
             for (place, &item) in (place..).zip(items) {
-                set_item_seed(seed, epoch, place);
+                set_item_seed(seed, epoch, self.sampler.place(place));
                 let found = self.dataset.get(item);
                 let len = self.dataset.len();
                 loaded.push(found.ok_or(LoaderError::NoItem { item, len })?);
             }
-            set_item_seed(seed, epoch, place);
+            set_item_seed(seed, epoch, self.sampler.place(place));
             Ok(self.batcher.batch(loaded, &self.device))
         };
         let result = catch_unwind(AssertUnwindSafe(load));

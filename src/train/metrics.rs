@@ -204,6 +204,22 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
+    /// Creates a matrix of counts, row by row; the row is the label.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the number of counts is no square.
+    pub fn from_counts(counts: Vec<u64>) -> Self {
+        let classes = counts.len().isqrt();
+        assert_eq!(classes * classes, counts.len(), "{} counts are no square matrix", counts.len());
+        Self { classes, counts }
+    }
+
+    /// Returns all counts, row by row; the row is the label.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
     /// Returns the number of classes.
     pub fn classes(&self) -> usize {
         self.classes

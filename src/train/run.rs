@@ -13,7 +13,7 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Checkpoint, CheckpointError, Checkpoints, Ema, Loader, State, Stop};
+use super::{Checkpoint, CheckpointError, Checkpoints, Ema, Loader, Position, State, Stop};
 use crate::backend::{RandomState, random_state, set_random_state};
 use crate::device::WgslDevice;
 
@@ -58,6 +58,22 @@ pub trait Saved {
 impl<F: FnMut(&mut Parts<'_>) -> Result<(), CheckpointError>> Saved for F {
     fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
         self(parts)
+    }
+}
+
+impl Checkpoint {
+    /// Gives the parts of the checkpoint to what lists them, as [`Run::resume`] does, but for the random numbers of
+    /// devices: for the workers of [`parallel`](crate::parallel) that save no checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a part does not fit. Some parts may then be those of the checkpoint.
+    pub fn restore(
+        &self,
+        saved: &mut impl Saved,
+        device: &WgslDevice,
+    ) -> Result<(), CheckpointError> {
+        saved.parts(&mut Parts { direction: Direction::Resume(&self.state), device: *device })
     }
 }
 
@@ -229,12 +245,35 @@ impl Parts<'_> {
         I: 'static,
         O: Send + 'static,
     {
-        let mut position = loader.position();
+        self.loader_of(name, loader, |position| position, |position| position)
+    }
+
+    /// The same, for a loader that has a part of each batch, of which the position of all is saved:
+    /// `parts.loader_of(name, &loader, |own| part.to_all(own), |all| part.of_all(all))`, with a
+    /// [`Part`](crate::parallel::Part).
+    ///
+    /// # Errors
+    ///
+    /// As [`loader`](Self::loader).
+    pub fn loader_of<B, I, O>(
+        &mut self,
+        name: &str,
+        loader: &Loader<B, I, O>,
+        saved: impl FnOnce(Position) -> Position,
+        resumed: impl FnOnce(Position) -> Position,
+    ) -> Result<(), CheckpointError>
+    where
+        B: Backend,
+        I: 'static,
+        O: Send + 'static,
+    {
+        let mut position = saved(loader.position());
         self.value(name, &mut position)?;
         match self.direction {
             Direction::Save(_) => Ok(()),
             Direction::Resume(_) => {
-                loader.resume(position).map_err(|error| CheckpointError::unusable(name, &error))
+                let continued = loader.resume(resumed(position));
+                continued.map_err(|error| CheckpointError::unusable(name, &error))
             }
         }
     }
@@ -390,8 +429,7 @@ impl Run {
         saved: &mut impl Saved,
     ) -> Result<Option<Checkpoint>, CheckpointError> {
         let Some(found) = self.checkpoints.latest()? else { return Ok(None) };
-        let direction = Direction::Resume(&found.state);
-        saved.parts(&mut Parts { direction, device: self.devices[0] })?;
+        found.restore(saved, &self.devices[0])?;
         let random: Vec<RandomState> = found.state.value(RANDOM)?;
         if random.len() != self.devices.len() {
             let (found, expected) = (random.len(), self.devices.len());

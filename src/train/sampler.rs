@@ -20,6 +20,12 @@ pub trait Sampler: Send + Sync {
         None
     }
 
+    /// Returns the place, among the items of all workers of [`parallel`](crate::parallel), of an item in the order of
+    /// this sampler: [`item_seed`] is derived from it.
+    fn place(&self, place: usize) -> usize {
+        place
+    }
+
     /// Returns the seed from which [`item_seed`] is derived.
     fn seed(&self) -> u64 {
         0

@@ -18,6 +18,8 @@ mod loader;
 mod metrics;
 mod models;
 #[cfg(feature = "train")]
+mod parallel;
+#[cfg(feature = "train")]
 mod scaler;
 #[cfg(feature = "train")]
 mod segments;

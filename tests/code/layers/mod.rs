@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use uses::{Crate, Uses, circles};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "variables",
     "device",
     "runtime",
@@ -28,6 +28,7 @@ const LAYERS: [&str; 19] = [
     "scaler",
     "timing",
     "train",
+    "parallel",
     "bin",
 ];
 /// The layers in `src/kernels/`, lowest first. All others are the layer above these.

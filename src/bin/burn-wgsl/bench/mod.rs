@@ -3,6 +3,7 @@
 //! Workloads are rows of data (`workload`). One runner times all of them (`runner`). Every report
 //! format is produced from the same results (`results`).
 
+mod allreduce;
 mod arguments;
 mod ceiling;
 mod cost;
@@ -36,8 +37,10 @@ use workload::{Suite, Workload};
 
 /// Measures the workloads on the command line and writes the reports.
 pub fn run(arguments: &Arguments) -> Result<(), CliError> {
-    if arguments.suite == Suite::Loader {
-        return loader::run(arguments);
+    match arguments.suite {
+        Suite::Loader => return loader::run(arguments),
+        Suite::Allreduce => return allreduce::run(arguments),
+        _ => {}
     }
     let workloads = arguments.workloads()?;
     let stdout_is_taken = arguments.stdout_is_taken()?;

@@ -38,6 +38,8 @@ pub enum Suite {
     Host,
     /// Batches of images: workers, prefetch and form of the upload, and how long steps wait. Not part of `all`
     Loader,
+    /// The mean of the gradients of several workers, by their size. Not part of `all`
+    Allreduce,
     /// All suites
     All,
 }
@@ -512,7 +514,8 @@ mod tests {
             assert!(flops + bytes > 0.0 || *suite == Suite::Host, "{name}");
             assert!(largest_tensor > 0.0 && memory >= largest_tensor, "{name}");
         }
-        let with_workloads = |suite: &&Suite| !matches!(suite, Suite::All | Suite::Loader);
+        let with_workloads =
+            |suite: &&Suite| !matches!(suite, Suite::All | Suite::Loader | Suite::Allreduce);
         for suite in Suite::value_variants().iter().filter(with_workloads) {
             assert!(WORKLOADS.iter().any(|workload| workload.suite == *suite), "{suite:?}");
         }

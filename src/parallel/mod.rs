@@ -1,0 +1,60 @@
+//! One training program on several devices: each worker trains a copy of the model with its part of a batch, and all
+//! take the same step with the mean of their gradients.
+//!
+//! [`run`] runs the program once for each worker: alone, or in a thread with a device each. The program is the same for
+//! all; besides the loop for one device, it has these lines:
+//!
+//! ```
+//! use burn::nn::LinearConfig;
+//! use burn::optim::{GradientsParams, Optimizer, SgdConfig};
+//! use burn::tensor::{Distribution, Tensor};
+//! use burn_wgsl::parallel::{self, ParallelError, Workers};
+//! use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+//!
+//! type B = Autodiff<Wgsl>;
+//!
+//! // Or `"gpu:0,gpu:1".parse()?`.
+//! let workers = Workers::threads([WgslDevice::Cpu, WgslDevice::default()]).oversubscribed(true);
+//! let losses = parallel::run(workers, |worker| {
+//!     let device = worker.device();
+//!     let mut model = worker.broadcast(LinearConfig::new(4, 2).init::<B>(&device))?;
+//!     let mut optimizer = SgdConfig::new().init();
+//!     let samples = worker.batch_size(64)?; // of a batch of 64, this worker's part
+//!     let mut last = 0.0;
+//!     for _ in 0..3 {
+//!         let x = Tensor::<B, 2>::random([samples, 4], Distribution::Default, &device);
+//!         let loss = model.forward(x).powi_scalar(2).mean();
+//!         let gradients = GradientsParams::from_grads(loss.backward(), &model);
+//!         let gradients = worker.mean(gradients, &model, samples)?;
+//!         model = optimizer.step(0.1, model, gradients);
+//!         last = worker.mean_of(loss.into_scalar().into(), samples)?;
+//!     }
+//!     Ok::<_, ParallelError>(last)
+//! })?;
+//! assert_eq!(losses[0], losses[1]);
+//! # Ok::<(), ParallelError>(())
+//! ```
+//!
+//! - [`Worker::broadcast`] gives all workers the parameters of the first.
+//! - [`Worker::part`] divides the batches of a [`Sampler`](crate::train::Sampler) among the workers.
+//! - [`Worker::mean`] is the mean of the gradients of all, weighted by samples: the gradients of one large batch. It is
+//!   made once, in the order of the workers, so that all have the same bits.
+//! - [`Worker::sum`] and [`Worker::mean_of`] add up metrics; [`Worker::is_first`] is for what one worker prints and
+//!   saves.
+//! - [`Worker::agree`] and [`Worker::keep_equal`] find workers that differ.
+//!
+//! Gradients go through the memory of the host, so that GPUs of any vendors and the CPU can work together.
+
+mod board;
+mod buckets;
+mod error;
+mod part;
+mod peers;
+mod replicas;
+mod worker;
+mod workers;
+
+pub use error::ParallelError;
+pub use part::{Part, Rest};
+pub use worker::Worker;
+pub use workers::{Workers, run};

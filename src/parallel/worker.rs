@@ -1,0 +1,230 @@
+//! What the program of a worker sees of the others.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use burn::module::{AutodiffModule, Module};
+use burn::optim::GradientsParams;
+use burn::tensor::backend::{AutodiffBackend, Backend};
+
+use super::board::{Board, Label};
+use super::part::{Part, Rest, divided};
+use super::peers::Peers;
+use super::{ParallelError, buckets, replicas};
+use crate::backend::Wgsl;
+use crate::device::WgslDevice;
+use crate::train::Sampler;
+
+/// A worker of a run. Its program calls the methods that exchange values in the same order as those of the others.
+pub struct Worker {
+    peers: Peers,
+    /// The part of a batch of each worker; they add up to 1.
+    shares: Cell<Arc<[f64]>>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Peers { rank, device, world, .. } = &self.peers;
+        write!(f, "Worker {{ rank: {rank}, world: {world}, device: {device} }}")
+    }
+}
+
+impl Worker {
+    pub(super) fn new(rank: usize, devices: &[WgslDevice], board: &Arc<Board>) -> Self {
+        let world = devices.len();
+        let shares = vec![1.0 / world as f64; world].into();
+        Self { peers: Peers::new(rank, devices, board), shares: Cell::new(shares) }
+    }
+
+    /// Returns the number of this worker, from 0.
+    pub fn rank(&self) -> usize {
+        self.peers.rank
+    }
+
+    /// Returns the number of workers.
+    pub fn world(&self) -> usize {
+        self.peers.world
+    }
+
+    /// Returns whether this is the worker that prints and saves.
+    pub fn is_first(&self) -> bool {
+        self.peers.rank == 0
+    }
+
+    /// Returns the device of this worker.
+    pub fn device(&self) -> WgslDevice {
+        self.peers.device
+    }
+
+    /// Seeds the random numbers of the device, for dropout: those of each worker are others.
+    pub fn seed<B: Backend<Device = WgslDevice>>(&self, seed: u64) {
+        // The first worker has the numbers of a program alone.
+        let of_rank = (self.peers.rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        B::seed(&self.peers.device, seed ^ of_rank);
+    }
+
+    /// Returns a module with the parameters, running statistics and other tensors of the first worker's.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the modules have other shapes, a device fails, or another worker failed.
+    pub fn broadcast<B, M>(&self, module: M) -> Result<M, ParallelError>
+    where
+        B: Backend<Device = WgslDevice>,
+        M: Module<B>,
+    {
+        replicas::broadcast::<B, M>(&self.peers, module)
+    }
+
+    /// Returns the mean of the gradients of all workers, each weighted by its samples: the gradients of one batch of
+    /// all samples, if each loss is a mean over its part. A parameter without gradients has that of zeros, unless all
+    /// have none. Ends the step.
+    ///
+    /// Clip the mean, and unscale it with [`GradScaler`](crate::scaler::GradScaler): it overflows for all workers or
+    /// for none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the modules differ, a device fails, or another worker failed or takes another number of
+    /// steps.
+    pub fn mean<B, M>(
+        &self,
+        gradients: GradientsParams,
+        module: &M,
+        samples: usize,
+    ) -> Result<GradientsParams, ParallelError>
+    where
+        B: AutodiffBackend<InnerBackend = Wgsl>,
+        M: AutodiffModule<B>,
+    {
+        let mean = buckets::mean(&self.peers, gradients, module, samples)?;
+        self.peers.end_step();
+        Ok(mean)
+    }
+
+    /// Returns the sums of numbers of all workers, such as counts of a metric.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another worker has another number of them, or failed.
+    pub fn sum(&self, numbers: &[f64]) -> Result<Vec<f64>, ParallelError> {
+        let sums = self.peers.exchange(Label::Sum(numbers.len()), numbers.to_vec(), |all| {
+            let mut all = all.into_iter();
+            let first = all.next().unwrap_or_default();
+            all.fold(first, |mut sums, numbers| {
+                sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+                sums
+            })
+        })?;
+        Ok(sums.to_vec())
+    }
+
+    /// Returns the mean of the values of all workers, each weighted by its samples, such as of a loss; NaN without
+    /// samples.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another worker failed.
+    pub fn mean_of(&self, value: f64, samples: usize) -> Result<f64, ParallelError> {
+        // A worker without samples has no value.
+        let value = if samples == 0 { 0.0 } else { value * samples as f64 };
+        let sums = self.sum(&[value, samples as f64])?;
+        Ok(sums[0] / sums[1])
+    }
+
+    /// Checks that a value is equal on all workers, such as a seed or the length of the data.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the workers if it is not, or if another worker failed.
+    pub fn agree(&self, what: &str, value: impl fmt::Display) -> Result<(), ParallelError> {
+        let label = Label::Agreement(what.to_owned());
+        let values = self.peers.exchange(label, value.to_string(), |values| values)?;
+        match values.iter().all(|value| *value == values[0]) {
+            true => Ok(()),
+            false => {
+                let what = what.to_owned();
+                Err(ParallelError::Disagree { what, values: values.to_vec() })
+            }
+        }
+    }
+
+    /// Returns the module, with the parameters of the first worker's if those of any worker differ. Optimizers of
+    /// unlike devices round differently: call it every some steps. It reads the parameters back.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the modules have other shapes, a device fails, or another worker failed.
+    pub fn keep_equal<B, M>(&self, module: M) -> Result<M, ParallelError>
+    where
+        B: Backend<Device = WgslDevice>,
+        M: Module<B>,
+    {
+        match replicas::are_equal::<B, M>(&self.peers, &module)? {
+            true => Ok(module),
+            false => self.broadcast(module),
+        }
+    }
+
+    /// Returns whether the parameters of a module have the same bits on all workers. It reads them back.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a device fails, or another worker failed.
+    pub fn are_equal<B, M>(&self, module: &M) -> Result<bool, ParallelError>
+    where
+        B: Backend<Device = WgslDevice>,
+        M: Module<B>,
+    {
+        replicas::are_equal::<B, M>(&self.peers, module)
+    }
+
+    /// Divides the following batches by speed, for devices that differ: `speed` is what this worker has measured, such
+    /// as samples per second. Loaders and parts that were made before stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a speed is not above 0, or another worker failed.
+    pub fn balance(&self, speed: f64) -> Result<(), ParallelError> {
+        let speeds = self.peers.exchange(Label::Speed, speed, |speeds| speeds)?;
+        let wrong = speeds.iter().position(|speed| !(speed.is_finite() && *speed > 0.0));
+        if let Some(rank) = wrong {
+            return Err(ParallelError::NoSpeed { rank, speed: speeds[rank] });
+        }
+        let total: f64 = speeds.iter().sum();
+        self.shares.set(speeds.iter().map(|speed| speed / total).collect());
+        Ok(())
+    }
+
+    fn shares(&self) -> Arc<[f64]> {
+        let shares = self.shares.take();
+        self.shares.set(shares.clone());
+        shares
+    }
+
+    /// Returns the samples of this worker in a batch of all.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are fewer samples than workers.
+    pub fn batch_size(&self, batch: usize) -> Result<usize, ParallelError> {
+        Ok(divided(batch, &self.shares())?[self.peers.rank])
+    }
+
+    /// Returns this worker's part of the items of a sampler, for a [`Loader`](crate::train::Loader) with batches of
+    /// [`batch_size(batch)`](Self::batch_size). The batches of all workers together are those of the sampler with
+    /// batches of `batch`; `rest` says what becomes of the last.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are fewer samples in a batch than workers.
+    pub fn part<S: Sampler>(
+        &self,
+        sampler: S,
+        batch: usize,
+        rest: Rest,
+    ) -> Result<Part<S>, ParallelError> {
+        Ok(Part::new(sampler, divided(batch, &self.shares())?, self.peers.rank, rest))
+    }
+}

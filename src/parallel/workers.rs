@@ -1,0 +1,210 @@
+//! The workers of a run: on which devices, and how they start.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::board::Board;
+use super::{ParallelError, Worker};
+use crate::device::{DeviceError, ResolvedDevice, WgslDevice, use_on_thread};
+use crate::runtime::{Runtime, panic_message};
+
+/// The deadline of a run that sets none.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The devices of a run, one for each worker, and how it ends if a worker fails.
+///
+/// In a command line, they are a list of device selectors: `gpu:0,gpu:1`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workers {
+    devices: Vec<WgslDevice>,
+    oversubscribed: bool,
+    deadline: Duration,
+}
+
+impl Workers {
+    /// One worker on a device, on the thread that calls [`run`]: the program is one without other workers.
+    pub fn alone(device: WgslDevice) -> Self {
+        Self::threads([device])
+    }
+
+    /// A worker on each device, in a thread of its own.
+    pub fn threads(devices: impl IntoIterator<Item = WgslDevice>) -> Self {
+        let devices = devices.into_iter().collect();
+        Self { devices, oversubscribed: false, deadline: DEADLINE }
+    }
+
+    /// Allows several workers on one device. They are slower than one, but show what a program does with several.
+    #[must_use]
+    pub fn oversubscribed(self, oversubscribed: bool) -> Self {
+        Self { oversubscribed, ..self }
+    }
+
+    /// Sets how long a worker waits for the others, before the run ends with an error [default: 60 s]. The first step
+    /// compiles kernels, on a slow device for longer than on a fast one.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Returns the devices of the workers.
+    pub fn devices(&self) -> &[WgslDevice] {
+        &self.devices
+    }
+
+    /// Returns the number of workers.
+    pub fn len(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// Returns the devices of the workers, opened.
+    fn open(&self) -> Result<Vec<WgslDevice>, ParallelError> {
+        if self.deadline.is_zero() {
+            return Err(ParallelError::NoDeadline);
+        }
+        let mut copies: HashMap<ResolvedDevice, usize> = HashMap::new();
+        let mut opened = Vec::new();
+        for (rank, device) in self.devices.iter().enumerate() {
+            let of_rank = |error| ParallelError::Device { rank, error };
+            let resolved = device.resolve().map_err(of_rank)?;
+            let copy = copies.entry(resolved).or_default();
+            if *copy > 0 && !self.oversubscribed {
+                return Err(ParallelError::SameDevice { device: device.canonical().to_string() });
+            }
+            opened.push(match (resolved, device) {
+                (ResolvedDevice::Cpu, _) => WgslDevice::Cpu,
+                // A device of the program cannot be opened again.
+                (_, WgslDevice::Host(_)) => *device,
+                _ if self.devices.len() == 1 => *device,
+                (ResolvedDevice::Adapter(adapter), _) => own(adapter, *copy).map_err(of_rank)?,
+            });
+            *copy += 1;
+        }
+        match opened.is_empty() {
+            true => Err(ParallelError::NoDevice),
+            false => Ok(opened),
+        }
+    }
+}
+
+/// Returns a device of an adapter with a wgpu instance of its own: devices of one instance hinder each other. It stays
+/// open for the next run.
+fn own(adapter: usize, copy: usize) -> Result<WgslDevice, DeviceError> {
+    static OPENED: Mutex<Vec<((usize, usize), WgslDevice)>> = Mutex::new(Vec::new());
+    let mut opened = OPENED.lock();
+    let key = (adapter, copy);
+    let known = opened.iter().position(|(other, _)| *other == key);
+    if let Some(index) = known {
+        let (_, device) = opened[index];
+        if let Ok(ResolvedDevice::Adapter(number)) = device.resolve()
+            && Runtime::of(number).is_ok()
+        {
+            return Ok(device);
+        }
+        opened.swap_remove(index);
+    }
+    let device = WgslDevice::Host(Runtime::open_own(adapter)?);
+    opened.push((key, device));
+    Ok(device)
+}
+
+impl FromStr for Workers {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let devices: Result<Vec<_>, _> = text.split(',').map(WgslDevice::from_str).collect();
+        Ok(Self::threads(devices?))
+    }
+}
+
+/// Runs the program of each worker, and returns their results in the order of their ranks.
+///
+/// If a worker returns an error, panics, hangs or loses its device, all others end at their next exchange, and the
+/// error names the first cause. A worker that does not end even then ends the process, with the error and code 1: a
+/// thread cannot be stopped.
+///
+/// # Errors
+///
+/// Returns an error if a device cannot be opened or is there twice, or if a worker fails.
+pub fn run<T, E>(
+    workers: Workers,
+    program: impl Fn(&Worker) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, ParallelError>
+where
+    T: Send,
+    E: Display,
+{
+    let devices = workers.open()?;
+    let board = Arc::new(Board::new(devices.len(), workers.deadline));
+    let worker = |rank| Worker::new(rank, &devices, &board);
+    if devices.len() == 1 {
+        let result = run_one(&worker(0), &board, &program);
+        return match (board.failure(), result) {
+            (None, Some(result)) => Ok(vec![result]),
+            (failure, _) => Err(failure.unwrap_or(ParallelError::NoDevice)),
+        };
+    }
+    let mut results: Vec<Option<T>> = devices.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for (rank, result) in results.iter_mut().enumerate() {
+            let (worker, board, program) = (worker(rank), &*board, &program);
+            let thread = std::thread::Builder::new().name(format!("worker {rank}"));
+            let started =
+                thread.spawn_scoped(scope, move || *result = run_one(&worker, board, program));
+            if let Err(error) = started {
+                board.end_with(ParallelError::NoThread { rank, reason: error.to_string() });
+                board.end(rank);
+            }
+        }
+        if let Some((failure, running)) = board.wait() {
+            let message = "the process ends, because workers do not";
+            let _ = writeln!(io::stderr(), "error: {failure}; {message}: {running:?}");
+            std::process::exit(1);
+        }
+    });
+    match board.failure() {
+        Some(failure) => Err(failure),
+        None => Ok(results.into_iter().flatten().collect()),
+    }
+}
+
+/// Runs the program of a worker. Returns its result unless it failed, which it tells the others.
+fn run_one<T, E: Display>(
+    worker: &Worker,
+    board: &Board,
+    program: &impl Fn(&Worker) -> Result<T, E>,
+) -> Option<T> {
+    let rank = worker.rank();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        // What the program creates on the default device is on this one.
+        let _default = use_on_thread(worker.device());
+        program(worker)
+    }));
+    let step = board.step(rank);
+    let result = match result {
+        Ok(Ok(result)) => Some(result),
+        Ok(Err(error)) => {
+            // If it is the failure of another worker, that one is known already.
+            board.end_with(ParallelError::Failed { rank, step, message: format!("{error:#}") });
+            None
+        }
+        Err(panic) => {
+            let message = panic_message(&*panic);
+            board.end_with(ParallelError::Panicked { rank, step, message });
+            None
+        }
+    };
+    board.end(rank);
+    result
+}

@@ -1,0 +1,537 @@
+//! Workers with a device each, beside one worker with all of a batch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::{AdamWConfig, GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Distribution, Tensor, TensorData};
+use burn_wgsl::parallel::{self, ParallelError, Part, Rest, Worker, Workers};
+use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
+use burn_wgsl::train::{
+    Loader, LoaderConfig, MeanGradients, Position, Sampler, Sequential, Shuffled,
+};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, device};
+
+use crate::common::{devices, is_alone, run_child, test_alone};
+
+type B = Autodiff<Wgsl>;
+
+/// The devices of this machine, each with several workers, and all of them together.
+fn worlds() -> Vec<Vec<WgslDevice>> {
+    let devices = devices();
+    let mut worlds: Vec<Vec<WgslDevice>> =
+        devices.iter().flat_map(|device| [2, 4].map(|workers| vec![*device; workers])).collect();
+    if devices.len() > 1 {
+        worlds.push(devices);
+    }
+    worlds
+}
+
+fn workers(devices: &[WgslDevice]) -> Workers {
+    Workers::threads(devices.iter().copied()).oversubscribed(true)
+}
+
+fn cpus(count: usize) -> Workers {
+    workers(&vec![WgslDevice::Cpu; count])
+}
+
+#[derive(Module, Debug)]
+struct Cnn<B: Backend> {
+    conv: Conv2d<B>,
+    hidden: Linear<B>,
+    unused: Linear<B>,
+    output: Linear<B>,
+}
+
+impl<B: Backend<Device = WgslDevice>> Cnn<B> {
+    fn new(device: &WgslDevice) -> Self {
+        Self {
+            conv: Conv2dConfig::new([1, 4], [3, 3]).init(device),
+            hidden: LinearConfig::new(4 * 6 * 6, 16).init(device),
+            unused: LinearConfig::new(3, 2).init(device),
+            output: LinearConfig::new(16, 3).init(device),
+        }
+    }
+
+    fn forward(&self, x: Tensor<B, 4>) -> Tensor<B, 2> {
+        let x = self.conv.forward(x).tanh().flatten(1, 3);
+        self.output.forward(self.hidden.forward(x).tanh())
+    }
+}
+
+/// Numbers from -1 to 1 that depend on their position and the seed.
+fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
+    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..shape.iter().product()).map(number).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// Replaces parameters by numbers.
+struct Fill {
+    seed: usize,
+    device: WgslDevice,
+}
+
+impl ModuleMapper<B> for Fill {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        self.seed += 1;
+        let (seed, device) = (self.seed, self.device);
+        param.map(|old| (numbers(seed, old.dims(), &device) * 0.3).require_grad())
+    }
+}
+
+fn floats<const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
+    tensor.into_data().to_vec().expect("it is f32")
+}
+
+/// Trains a network for ten steps with batches of 64. Returns its weights.
+fn train(worker: &Worker, accumulate: usize) -> Result<Vec<f32>, ParallelError> {
+    let device = worker.device();
+    // Each worker has a network of its own until the first one's is sent.
+    let model = Cnn::<B>::new(&device).map(&mut Fill { seed: 50 * worker.rank(), device });
+    let mut model = worker.broadcast(model)?;
+    let mut optimizer = SgdConfig::new().init();
+    let part = worker.part(Sequential, 64, Rest::Uneven)?;
+    let own = worker.batch_size(64)?;
+    for step in 0..10 {
+        let images = numbers(step, [64, 1, 8, 8], &device);
+        let labels = numbers(step + 100, [64, 3], &device);
+        // The last batch is smaller.
+        let items = if step == 9 { 37 } else { 64 };
+        let order = part.epoch(items, own, 0);
+        let mut sum = MeanGradients::new();
+        for items in order.chunks(order.len().div_ceil(accumulate)) {
+            let rows = items[0]..items[0] + items.len();
+            let found = model.forward(images.clone().slice_dim(0, rows.clone()));
+            let loss = (found - labels.clone().slice_dim(0, rows)).powi_scalar(2).mean();
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            sum.add(&model, gradients, items.len());
+        }
+        let gradients = worker.mean(sum.take(), &model, order.len())?;
+        model = optimizer.step(0.5, model, gradients);
+    }
+    assert!(worker.are_equal::<B, _>(&model)?, "{worker:?} has other weights than others");
+    let weights = [floats(model.conv.weight.val()), floats(model.hidden.weight.val())];
+    Ok([&weights[..], &[floats(model.output.weight.val())]].concat().concat())
+}
+
+#[test]
+fn workers_take_the_steps_of_one_with_the_whole_batch() {
+    for devices in worlds() {
+        let program = |worker: &Worker| train(worker, 1);
+        let one = parallel::run(Workers::alone(devices[0]), program).expect("it trains").remove(0);
+        for accumulate in [1, 3] {
+            let all = parallel::run(workers(&devices), |worker| train(worker, accumulate));
+            let all = all.expect("they train");
+            assert!(all.iter().all(|weights| *weights == all[0]), "equal bits on {devices:?}");
+            let difference = |(a, b): (&f32, &f32)| (a - b).abs();
+            let worst = one.iter().zip(&all[0]).map(difference).fold(0.0, f32::max);
+            assert!(worst <= 1e-6, "{worst} on {devices:?}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_more_than_a_bucket_are_averaged() {
+    for devices in worlds() {
+        let world = devices.len();
+        let sums = parallel::run(workers(&devices), |worker| {
+            let device = worker.device();
+            let layer = LinearConfig::new(1100, 1200).init::<B>(&device);
+            let layer = worker.broadcast(layer)?;
+            let x = Tensor::<B, 2>::ones([1, 1100], &device) * (worker.rank() + 1) as f64;
+            let loss = layer.forward(x).sum();
+            let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+            // The weights are 1, 2, ...
+            let mut mean = worker.mean(gradients, &layer, worker.rank() + 1)?;
+            let mean: Tensor<Wgsl, 2> = mean.remove(layer.weight.id).expect("it has gradients");
+            let [least, most] = [mean.clone().min(), mean.max()].map(Tensor::into_scalar);
+            assert_eq!(least, most);
+            Ok::<_, ParallelError>(most)
+        });
+        let ranks = || (1..=world).map(|rank| rank as f32);
+        let expected = ranks().map(|rank| rank * rank).sum::<f32>() / ranks().sum::<f32>();
+        for sum in sums.expect("they compute") {
+            assert!((sum - expected).abs() < 1e-5, "{sum}, {expected} on {devices:?}");
+        }
+    }
+}
+
+#[test]
+fn a_parameter_that_one_worker_does_not_use_has_the_gradients_of_the_others() {
+    let results = parallel::run(cpus(2), |worker| {
+        let device = worker.device();
+        let layer = || LinearConfig::new(2, 1).init::<B>(&device);
+        let layers = worker.broadcast(vec![layer(), layer()])?;
+        let x = Tensor::<B, 2>::ones([1, 2], &device);
+        let mut y = layers[0].forward(x.clone());
+        if worker.is_first() {
+            y = y + layers[1].forward(x);
+        }
+        let gradients = GradientsParams::from_grads(y.sum().backward(), &layers);
+        let mut mean = worker.mean(gradients, &layers, 1)?;
+        let mut gradient = |layer: &Linear<B>| {
+            let gradient: Option<Tensor<Wgsl, 2>> = mean.remove(layer.weight.id);
+            gradient.expect("it has gradients").into_data().to_vec::<f32>().expect("it is f32")
+        };
+        Ok::<_, ParallelError>([gradient(&layers[0]), gradient(&layers[1])])
+    });
+    let results = results.expect("they compute");
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], [[1.0, 1.0], [0.5, 0.5]]);
+}
+
+#[test]
+fn an_overflow_of_one_worker_skips_the_step_of_all() {
+    for devices in worlds() {
+        let results = parallel::run(workers(&devices), |worker| {
+            let device = worker.device();
+            let mut model = worker.broadcast(LinearConfig::new(3, 2).init::<B>(&device))?;
+            let scaler: GradScaler = GradScalerConfig::default().init(&device);
+            let mut optimizer = scaler.wrap(SgdConfig::new().init()).with_max_norm(1.0);
+            for step in 0..4 {
+                let x = numbers(step + 10 * worker.rank(), [8, 3], &device);
+                let overflows = step == 1 && worker.rank() == worker.world() - 1;
+                let x = if overflows { x * f32::INFINITY } else { x };
+                let loss = model.forward(x).powi_scalar(2).mean();
+                let gradients = scaler.scale(loss).backward();
+                let gradients = GradientsParams::from_grads(gradients, &model);
+                let gradients = worker.mean(gradients, &model, 8)?;
+                model = optimizer.step(0.1, model, gradients);
+            }
+            let state = scaler.state();
+            let scale = (state.scale, state.skipped_steps);
+            assert!(worker.are_equal::<B, _>(&model)?, "on {devices:?}");
+            let weights = floats(model.weight.val());
+            Ok::<_, ParallelError>((scale, weights))
+        });
+        let results = results.expect("they train");
+        assert!(results.iter().all(|result| *result == results[0]), "{results:?} on {devices:?}");
+        assert_eq!(results[0].0.1, 1, "one step is skipped on {devices:?}");
+        assert!(results[0].1.iter().all(|weight| weight.is_finite()), "on {devices:?}");
+    }
+}
+
+#[test]
+fn unlike_devices_are_kept_equal() {
+    for devices in worlds() {
+        let all_equal = parallel::run(workers(&devices), |worker| {
+            let device = worker.device();
+            worker.seed::<B>(3);
+            type Model = (Linear<B>, BatchNorm<B>);
+            let model: Model =
+                (LinearConfig::new(6, 5).init(&device), BatchNormConfig::new(5).init(&device));
+            let mut model: Model = worker.broadcast::<B, _>(model)?;
+            let mut optimizer = AdamWConfig::new().init();
+            for step in 0..100 {
+                let x = numbers(step * 8 + worker.rank(), [16, 6], &device);
+                let y = model.1.forward(model.0.forward(x).reshape([16, 5]));
+                let gradients = (y - 0.5).powi_scalar(2).mean().backward();
+                let gradients = GradientsParams::from_grads(gradients, &model);
+                let gradients = worker.mean::<B, _>(gradients, &model, 16)?;
+                model = optimizer.step(0.01, model, gradients);
+                if step % 10 == 9 {
+                    model = worker.keep_equal::<B, _>(model)?;
+                }
+            }
+            // The running statistics, too.
+            worker.are_equal::<Wgsl, _>(&model.valid())
+        });
+        assert!(all_equal.expect("they train").into_iter().all(|equal| equal), "{devices:?}");
+    }
+}
+
+#[test]
+fn sums_and_means_are_those_of_all() {
+    let results = parallel::run(cpus(3), |worker| {
+        let rank = worker.rank() as f64;
+        let sums = worker.sum(&[1.0, rank])?;
+        let mean = worker.mean_of(rank, worker.rank())?;
+        worker.agree("the seed", 7)?;
+        Ok::<_, ParallelError>((sums, mean, worker.world()))
+    });
+    for result in results.expect("they add") {
+        assert_eq!(result, (vec![3.0, 3.0], 5.0 / 3.0, 3));
+    }
+}
+
+/// Returns the parts of all workers, and those workers' samples in a batch.
+fn parts(batch: usize, speeds: &[f64], rest: Rest) -> Vec<(Part<Shuffled>, usize)> {
+    let parts = parallel::run(cpus(speeds.len()), |worker| {
+        worker.balance(speeds[worker.rank()])?;
+        let part = worker.part(Shuffled { seed: 5 }, batch, rest)?;
+        Ok::<_, ParallelError>((part, worker.batch_size(batch)?))
+    });
+    parts.expect("they divide")
+}
+
+#[test]
+fn parts_are_the_batches_of_one_loader() {
+    for speeds in [&[1.0; 1][..], &[1.0; 2], &[1.0; 3], &[3.0, 1.0], &[1.0, 100.0, 1.0]] {
+        for (len, batch) in [(100, 12), (96, 12), (98, 12), (7, 12), (2, 5)] {
+            for rest in [Rest::Uneven, Rest::Drop, Rest::Pad] {
+                let parts = parts(batch, speeds, rest);
+                assert_eq!(parts.iter().map(|(_, size)| size).sum::<usize>(), batch);
+                let whole = Shuffled { seed: 5 }.epoch(len, batch, 3);
+                let orders: Vec<Vec<usize>> =
+                    parts.iter().map(|(part, size)| part.epoch(len, *size, 3)).collect();
+                let steps = |rank: usize| orders[rank].len().div_ceil(parts[rank].1);
+                let label = format!("{speeds:?}, {len} of {batch}, {rest:?}");
+                assert!((0..parts.len()).all(|rank| steps(rank) == steps(0)), "{label}");
+                let mut found = Vec::new();
+                for step in 0..steps(0) {
+                    for (order, (part, size)) in orders.iter().zip(&parts) {
+                        let items = step * size..order.len().min((step + 1) * size);
+                        // The places of the rest are apart, but not next to each other.
+                        if (step + 1) * batch <= len {
+                            assert_eq!(part.place(items.start), found.len(), "{label}");
+                        }
+                        found.extend_from_slice(&order[items]);
+                    }
+                }
+                let (full, left) = (len - len % batch, len % batch);
+                let kept = match rest {
+                    Rest::Uneven if left >= parts.len() => len,
+                    Rest::Pad if left > 0 => full + batch,
+                    _ => full,
+                };
+                let expected: Vec<usize> = whole.iter().copied().cycle().take(kept).collect();
+                assert_eq!(found, expected, "{label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_position_is_that_of_any_number_of_workers() {
+    let (len, batch) = (103, 12);
+    let position = |items| Position { seed: 5, epoch: 2, items, dataset: len, batch_size: batch };
+    for items in [0, 12, 60, 96, 103] {
+        for world in [1, 2, 4] {
+            for (part, size) in parts(batch, &vec![1.0; world], Rest::Uneven) {
+                let own = part.of_all(position(items));
+                assert_eq!(own.batch_size, size);
+                let order = part.epoch(len, size, 2);
+                assert_eq!(own.items == order.len(), items == len, "{items} of {world}");
+                assert_eq!(part.to_all(own), position(items), "{world} workers");
+            }
+        }
+    }
+}
+
+/// Runs workers of which one does something wrong. Returns the error of the run.
+fn failed(
+    workers: Workers,
+    wrong: impl Fn(&Worker, usize) -> Result<bool, String> + Sync,
+) -> ParallelError {
+    let result = parallel::run(workers, |worker| {
+        for step in 0..6 {
+            if wrong(worker, step)? {
+                return Ok(());
+            }
+            worker.sum(&[1.0]).map_err(|error| error.to_string())?;
+        }
+        Ok::<_, String>(())
+    });
+    result.expect_err("a worker fails")
+}
+
+#[test]
+fn a_worker_that_fails_ends_all_with_its_error() {
+    let is_second = |worker: &Worker, step| worker.rank() == 1 && step == 3;
+    let error = failed(cpus(3), |worker, step| match is_second(worker, step) {
+        true => Err("the disk is full".to_owned()),
+        false => Ok(false),
+    });
+    assert_eq!(error.to_string(), "worker 1 failed in step 0: the disk is full");
+    let error = failed(cpus(3), |worker, step| {
+        assert!(!is_second(worker, step), "on purpose");
+        Ok(false)
+    });
+    assert_eq!(error.to_string(), "worker 1 panicked in step 0: on purpose");
+    let error = failed(cpus(3), |worker, step| Ok(is_second(worker, step)));
+    assert!(matches!(error, ParallelError::Ended { rank: 1, .. }), "{error}");
+    assert!(error.to_string().contains("same number of steps"), "{error}");
+    // The second worker waits until the others have given up.
+    let (given_up, gives_up) =
+        (Arc::new((Mutex::new(false), Condvar::new())), AtomicBool::new(false));
+    let error = parallel::run(cpus(3).with_deadline(Duration::from_secs(3)), |worker| {
+        worker.sum(&[1.0])?;
+        let (flag, changed) = &*given_up;
+        if worker.rank() == 1 {
+            let mut flag = flag.lock().expect("no holder panics");
+            while !*flag {
+                flag = changed.wait(flag).expect("no holder panics");
+            }
+        }
+        let sum = worker.sum(&[1.0]);
+        *flag.lock().expect("no holder panics") = true;
+        changed.notify_all();
+        gives_up.fetch_or(sum.is_err(), Ordering::Relaxed);
+        sum
+    });
+    let error = error.expect_err("a worker hangs");
+    assert!(matches!(&error, ParallelError::Overdue { missing, .. } if *missing == [1]), "{error}");
+    assert!(gives_up.into_inner());
+    let error = failed(cpus(2), |worker, step| match is_second(worker, step) {
+        true => worker.agree("x", 1).map(|()| false).map_err(|error| error.to_string()),
+        false => Ok(false),
+    });
+    assert!(error.to_string().contains("differ in what they exchange"), "{error}");
+    // Alone, too.
+    let error = failed(cpus(1), |_, step| match step {
+        2 => Err("no data".to_owned()),
+        _ => Ok(false),
+    });
+    assert_eq!(error.to_string(), "worker 0 failed in step 0: no data");
+}
+
+#[test]
+fn workers_that_differ_are_named() {
+    let error = parallel::run(cpus(3), |worker| {
+        worker.agree("the length of the data", if worker.rank() == 2 { 90 } else { 100 })
+    });
+    let error = error.expect_err("one differs").to_string();
+    assert!(error.contains("differ in the length of the data"), "{error}");
+    assert!(error.contains("the workers 0, 1 with 100, worker 2 with 90"), "{error}");
+    let error = parallel::run(cpus(2), |worker| {
+        let width = 3 + worker.rank();
+        worker.broadcast(LinearConfig::new(width, 2).init::<B>(&worker.device())).map(drop)
+    });
+    let error = error.expect_err("the shapes differ").to_string();
+    assert!(error.contains("2 tensors with 8 numbers"), "{error}");
+}
+
+#[test]
+fn wrong_workers_are_errors() {
+    let start = |workers: Workers| {
+        let started = parallel::run(workers, |_| Ok::<_, ParallelError>(()));
+        started.expect_err("they cannot start").to_string()
+    };
+    assert!(start(Workers::threads([])).contains("name at least one"));
+    let twice = start(Workers::threads([WgslDevice::Cpu; 2]));
+    assert!(twice.contains("cpu is there twice") && twice.contains("--oversubscribe"), "{twice}");
+    let none = start(Workers::threads([WgslDevice::Cpu, WgslDevice::Gpu(99)]));
+    assert!(none.starts_with("the device of worker 1: "), "{none}");
+    assert!(start(cpus(1).with_deadline(Duration::ZERO)).contains("deadline of 0"));
+    assert_eq!("cpu".parse::<Workers>().expect("it is valid"), Workers::alone(WgslDevice::Cpu));
+    assert!("cpu,banana".parse::<Workers>().is_err());
+    let small = parallel::run(cpus(3), |worker| worker.batch_size(2)).expect_err("it is too small");
+    assert!(small.to_string().contains("fewer workers"), "{small}");
+    let speed = parallel::run(cpus(2), |worker| worker.balance(worker.rank() as f64));
+    let speed = speed.expect_err("a speed is 0").to_string();
+    assert!(speed.contains("the speed of worker 0 is 0"), "{speed}");
+    let part = parallel::run(cpus(2), |worker| {
+        let part = worker.part(Sequential, 10, Rest::Drop)?;
+        Ok::<_, ParallelError>(part.epoch(100, 10, 0))
+    });
+    let part = part.expect_err("the loader's batch is another").to_string();
+    assert!(part.contains("worker.batch_size(10)"), "{part}");
+}
+
+/// Modules, records and loaders without a device of their own are on that of the worker.
+#[test]
+fn the_default_device_is_that_of_the_worker() {
+    for devices in worlds() {
+        let found = parallel::run(workers(&devices), |worker| {
+            let device = WgslDevice::default();
+            let layer: Linear<Wgsl> = LinearConfig::new(2, 2).init(&device);
+            let items = InMemDataset::new(vec![1.0f32; 10]);
+            let loader = Loader::new(items, Floats, &device, LoaderConfig::new(4));
+            let loader = loader.map_err(|error| error.to_string())?;
+            for batch in loader.batches() {
+                let batch = batch.map_err(|error| error.to_string())?;
+                assert_eq!(batch.device(), worker.device());
+            }
+            Ok::<_, String>((layer.weight.val().device(), worker.device()))
+        });
+        for (found, expected) in found.expect("they run") {
+            assert_eq!(found, expected);
+        }
+    }
+    // The guard of a thread, inside and outside of it.
+    let outside = WgslDevice::default().canonical();
+    let inside = device::use_on_thread(WgslDevice::Cpu).expect("the CPU is there");
+    assert_eq!(WgslDevice::default(), WgslDevice::Cpu);
+    {
+        let _again = device::use_on_thread(outside).expect("the device is there");
+        assert_eq!(WgslDevice::default().canonical(), outside);
+    }
+    assert_eq!(WgslDevice::default(), WgslDevice::Cpu);
+    drop(inside);
+    assert_eq!(WgslDevice::default().canonical(), outside);
+    assert!(device::use_on_thread(WgslDevice::Gpu(99)).is_err());
+    assert!(device::set_default(WgslDevice::Gpu(99)).is_err());
+}
+
+struct Floats;
+
+impl Batcher<Wgsl, f32, Tensor<Wgsl, 1>> for Floats {
+    fn batch(&self, items: Vec<f32>, device: &WgslDevice) -> Tensor<Wgsl, 1> {
+        Tensor::from_floats(&items[..], device)
+    }
+}
+
+/// In a process of its own: others use the default device, too.
+#[test]
+fn the_default_device_can_be_set() {
+    if !is_alone(test_alone!("the_default_device_can_be_set")) {
+        return;
+    }
+    for device in devices() {
+        device::set_default(device).expect("the device is there");
+        let x = Tensor::<Wgsl, 1>::ones([1], &WgslDevice::Auto);
+        assert_eq!(x.device(), device);
+        let other = std::thread::spawn(|| WgslDevice::default().canonical());
+        assert_eq!(other.join().expect("it does not panic"), device);
+    }
+    device::set_default(WgslDevice::Auto).expect("it is always there");
+}
+
+/// A thread cannot be stopped: the process ends.
+#[test]
+fn a_worker_that_hangs_ends_the_process() {
+    let start = Instant::now();
+    let output = run_child(test_alone!("hangs"), &[("RUST_BACKTRACE", "0")]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("has waited 1s for worker 1 with a sum"), "{error}");
+    assert!(error.contains("the process ends, because workers do not: [1]"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(60), "it ended");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn hangs() {
+    let _ = parallel::run(cpus(2).with_deadline(Duration::from_secs(1)), |worker| {
+        while worker.rank() == 1 {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        worker.sum(&[1.0])
+    });
+}
+
+/// Workers' devices stay open for the next run.
+#[test]
+fn runs_follow_each_other() {
+    let counted = Arc::new(());
+    for devices in worlds() {
+        for _ in 0..5 {
+            let sums = parallel::run(workers(&devices), |worker| {
+                let _kept = counted.clone();
+                let x = Tensor::<Wgsl, 2>::random([8, 8], Distribution::Default, &worker.device());
+                worker.sum(&[f64::from(x.ones_like().sum().into_scalar())])
+            });
+            let expected = 64.0 * devices.len() as f64;
+            assert!(sums.expect("they add").iter().all(|sum| *sum == [expected]));
+        }
+    }
+    assert_eq!(Arc::strong_count(&counted), 1);
+}
