@@ -27,7 +27,7 @@ pub(super) enum Label {
     /// A value that must be equal.
     Agreement(String),
     /// Checksums of parameters.
-    Checksum,
+    Checksums,
     /// Measured speeds.
     Speed,
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Label {
             }
             Self::Sum(len) => write!(f, "a sum of {len} numbers"),
             Self::Agreement(what) => write!(f, "an agreement on {what}"),
-            Self::Checksum => f.write_str("a comparison of parameters"),
+            Self::Checksums => f.write_str("a comparison of parameters"),
             Self::Speed => f.write_str("measured speeds"),
         }
     }

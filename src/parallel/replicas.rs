@@ -49,9 +49,9 @@ where
     if peers.world == 1 {
         return Ok(true);
     }
-    let mut checksum = crc32fast::Hasher::new();
-    read::<B, M>(peers, module)?.iter().for_each(|data| checksum.update(&data.bytes));
-    let sums = peers.exchange(Label::Checksum, checksum.finalize(), |sums| sums)?;
+    let tensors = read::<B, M>(peers, module)?;
+    let own: Vec<u32> = tensors.iter().map(|data| crc32fast::hash(&data.bytes)).collect();
+    let sums = peers.exchange(Label::Checksums, own, |sums| sums)?;
     Ok(sums.iter().all(|sum| *sum == sums[0]))
 }
 
