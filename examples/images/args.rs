@@ -128,8 +128,8 @@ impl Args {
         args
     }
 
-    /// Returns the workers: one, or one on each device.
-    pub fn workers(&self) -> Workers {
+    /// Returns the workers that train: one, or one on each device.
+    pub fn run_on(&self) -> Workers {
         match &self.devices {
             Some(workers) => workers.clone().oversubscribed(self.oversubscribe),
             None => Workers::alone(self.device.unwrap_or_default()),

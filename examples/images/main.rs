@@ -45,6 +45,8 @@ use trainer::{B, Trainer};
 
 /// Steps between two readings of the loss.
 const REPORT_EVERY: u64 = 50;
+/// Steps between two comparisons of the workers' parameters.
+const COMPARE_EVERY: u64 = 200;
 /// Images of a batch that tests.
 const TEST_BATCH: usize = 256;
 /// Shapes that are drawn without a folder.
@@ -178,7 +180,7 @@ fn main() -> ExitCode {
 
 /// Trains and tests a network. Returns the share of test images that it classifies correctly.
 fn run(args: &Args, stop: &Stop) -> Result<f64> {
-    let workers = args.workers();
+    let workers = args.run_on();
     let adapters: Result<Vec<String>, _> =
         workers.devices().iter().map(|device| device.describe()).collect();
     let adapter = adapters?.join(" + ");
@@ -281,6 +283,8 @@ fn begin(args: &Args, training: &mut Training<'_>) -> Result<(Option<Run>, u64)>
     if step > 0 && !worker.is_first() {
         let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
         found.restore(training, &device)?;
+        // The checkpoint has the random numbers of the first: the masks of dropout must not begin again.
+        worker.seed::<B>(args.seed ^ step);
     }
     Ok((saved, step))
 }
@@ -412,8 +416,11 @@ impl Progress<'_> {
             }
             training.trainer.step(worker, &mut sum)?;
             self.step += 1;
+            if self.step.is_multiple_of(COMPARE_EVERY) {
+                training.trainer.keep_equal(worker)?;
+            }
             if self.step.is_multiple_of(REPORT_EVERY) {
-                // What was asked for 50 steps ago is there now.
+                // The reading that began 50 steps ago has arrived.
                 let next = Reading::start(self.step, &mut self.loss)?;
                 training.add_loss(std::mem::replace(&mut self.reading, next))?;
             }
@@ -491,13 +498,14 @@ fn test(source: &Source, training: &Training<'_>) -> Result<ConfusionMatrix> {
     let (worker, classes) = (training.worker, source.classes.len());
     let until = |rank: usize| source.test.len() * rank / worker.world();
     let (from, to) = (until(worker.rank()), until(worker.rank() + 1));
+    // Running statistics differ, and so may parameters on unlike devices: that of the first is tested, and saved.
+    let model = worker.broadcast(training.trainer.model())?;
     let mut counts = vec![0.0; classes * classes];
     if from < to {
         let images = PartialDataset::new(source.test.clone(), from, to);
         let config = LoaderConfig::new(TEST_BATCH.min(to - from));
         let loader: Loader<Wgsl, Labelled, Batch<Wgsl>> =
             Loader::new(images, Images(source.format), &worker.device(), config)?;
-        let model = training.trainer.model();
         let mut confusion = Confusion::new(classes, &worker.device());
         for batch in loader.batches() {
             let Batch { images, labels } = batch?;

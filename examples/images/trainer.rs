@@ -122,6 +122,17 @@ impl Trainer {
         }
     }
 
+    /// Gives all workers the parameters of the first, if those of any differ: optimizers of unlike devices round
+    /// differently.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a worker failed.
+    pub fn keep_equal(&mut self, worker: &Worker) -> Result<(), ParallelError> {
+        self.model = worker.keep_equal(self.model.clone())?;
+        Ok(())
+    }
+
     /// Returns the network for predictions: that of the averaged weights, if there are any.
     pub fn model(&self) -> Network<Wgsl> {
         match &self.average {

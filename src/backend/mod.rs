@@ -62,6 +62,8 @@ pub use fallback::fallbacks_on_thread;
 pub use fallback::{fallbacks, reset_fallbacks};
 #[cfg(feature = "train")]
 pub(crate) use later::LaterData;
+#[cfg(feature = "train")]
+pub(crate) use random::use_stream;
 pub use random::{RandomState, random_state, set_random_state};
 #[cfg(feature = "train")]
 pub(crate) use staging::StagedData;

@@ -1,6 +1,7 @@
 //! Random tensors. Every device draws from the same kind of stream: the same seed and the same
 //! calls give the same numbers on every GPU and on the CPU.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
@@ -18,13 +19,24 @@ use crate::kernels::random::{self, PhiloxStream, Sampler};
 use crate::runtime::begin_op;
 use crate::tensor::Tensor;
 
-/// The stream of each device.
-static STREAMS: LazyLock<Mutex<HashMap<ResolvedDevice, PhiloxStream>>> =
+/// The streams of each device: one, unless workers share the device.
+static STREAMS: LazyLock<Mutex<HashMap<(ResolvedDevice, usize), PhiloxStream>>> =
     LazyLock::new(Mutex::default);
+
+thread_local! {
+    /// The stream of a device that this thread draws from.
+    static STREAM: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Sets the stream of a device that this thread draws from. Others draw from stream 0.
+#[cfg(feature = "train")]
+pub(crate) fn use_stream(stream: usize) {
+    STREAM.set(stream);
+}
 
 /// Restarts a device's stream at a seed.
 pub(crate) fn seed(device: ResolvedDevice, seed: u64) {
-    STREAMS.lock().insert(device, PhiloxStream::new(seed));
+    STREAMS.lock().insert((device, STREAM.get()), PhiloxStream::new(seed));
 }
 
 /// Where a device is in its random numbers: what a checkpoint of a run saves. Equal states give equal numbers on every
@@ -55,15 +67,17 @@ pub fn random_state(device: &WgslDevice) -> Result<RandomState, DeviceError> {
 /// Returns an error if there is no such device.
 pub fn set_random_state(device: &WgslDevice, state: RandomState) -> Result<(), DeviceError> {
     let RandomState { seed, block } = state;
-    STREAMS.lock().insert(device.resolve()?, PhiloxStream { seed, block });
+    let key = (device.resolve()?, STREAM.get());
+    STREAMS.lock().insert(key, PhiloxStream { seed, block });
     Ok(())
 }
 
 /// Takes `len` numbers from a device's stream. Without a seed, the stream starts at a random one.
 fn take(device: ResolvedDevice, len: usize) -> PhiloxStream {
     let mut streams = STREAMS.lock();
-    let random_seed = || PhiloxStream::new(std::hash::RandomState::new().hash_one(device));
-    streams.entry(device).or_insert_with(random_seed).take(len)
+    let key = (device, STREAM.get());
+    let random_seed = || PhiloxStream::new(std::hash::RandomState::new().hash_one(key));
+    streams.entry(key).or_insert_with(random_seed).take(len)
 }
 
 /// Returns the number of elements of a shape.

@@ -12,13 +12,15 @@ static IS_SET: AtomicBool = AtomicBool::new(false);
 static OF_PROGRAM: Mutex<Option<WgslDevice>> = Mutex::new(None);
 
 thread_local! {
-    static OF_THREAD: RefCell<Vec<WgslDevice>> = const { RefCell::new(Vec::new()) };
+    /// The devices in use, each with its number: guards may be dropped in any order.
+    static OF_THREAD: RefCell<Vec<(u64, WgslDevice)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A device that `auto` is on this thread, until it is dropped: see [`use_on_thread`](super::use_on_thread).
 #[must_use = "the thread uses the device until this is dropped"]
 #[derive(Debug)]
 pub struct DeviceOnThread {
+    number: u64,
     /// It ends on its own thread.
     _thread: PhantomData<*const ()>,
 }
@@ -27,14 +29,18 @@ impl DeviceOnThread {
     /// Begins to use a device, which is not `Auto`.
     pub(super) fn begin(device: WgslDevice) -> Self {
         IS_SET.store(true, Ordering::Relaxed);
-        OF_THREAD.with_borrow_mut(|devices| devices.push(device));
-        Self { _thread: PhantomData }
+        let number = OF_THREAD.with_borrow_mut(|devices| {
+            let number = devices.last().map_or(0, |(last, _)| last + 1);
+            devices.push((number, device));
+            number
+        });
+        Self { number, _thread: PhantomData }
     }
 }
 
 impl Drop for DeviceOnThread {
     fn drop(&mut self) {
-        OF_THREAD.with_borrow_mut(Vec::pop);
+        OF_THREAD.with_borrow_mut(|devices| devices.retain(|(other, _)| *other != self.number));
     }
 }
 
@@ -49,6 +55,6 @@ pub(super) fn current() -> Option<WgslDevice> {
     if !IS_SET.load(Ordering::Relaxed) {
         return None;
     }
-    let of_thread = OF_THREAD.with_borrow(|devices| devices.last().copied());
+    let of_thread = OF_THREAD.with_borrow(|devices| devices.last().map(|(_, device)| *device));
     of_thread.or_else(|| *OF_PROGRAM.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }

@@ -147,11 +147,13 @@ pub fn use_on_thread(device: WgslDevice) -> Result<DeviceOnThread, DeviceError> 
 }
 
 /// Returns what `auto` is on this thread, for a thread that goes on with its work; `None` if nothing was set.
+#[cfg(feature = "train")]
 pub fn on_thread() -> Option<WgslDevice> {
     default::current()
 }
 
-/// Returns the device that [`WgslDevice::Auto`] selects in this process, and the reason.
+/// Returns the device that [`WgslDevice::Auto`] selects in this process without [`set_default`] and [`use_on_thread`],
+/// and the reason.
 ///
 /// # Errors
 ///

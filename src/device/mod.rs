@@ -56,6 +56,7 @@ mod internals {
     pub use super::adapters::enumerate;
     pub use super::hosts::{FIRST_HOST, add_host, host_requirements, info_of, take_host};
     pub use super::info::IMMEDIATE_BYTES;
+    #[cfg(feature = "train")]
     pub use super::machine::on_thread;
     pub use super::open::{OpenDevice, open};
     pub use super::ranking::{choose, rank};

@@ -1,16 +1,17 @@
-//! Where threads exchange values: each puts one at the same point of the program, and takes what all together make.
+//! Where threads exchange values: each puts one at the same point of the program, and takes the result of all.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use web_time::Instant;
 
 use super::ParallelError;
 
-/// How long a worker may go on when the others have waited for it in vain.
+/// How long a worker may go on when the others have stopped to wait for it.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// An exchange, as messages name it. Equal on all workers.
@@ -146,7 +147,8 @@ impl Board {
         rank: usize,
         exchange: Exchange,
     ) -> Result<Arc<R>, ParallelError> {
-        let due = Instant::now() + self.deadline;
+        // `None` for ever.
+        let due = Instant::now().checked_add(self.deadline);
         let mut state = self.state.lock();
         loop {
             if let Some((failure, _)) = &state.failure {
@@ -175,17 +177,24 @@ impl Board {
                     ParallelError::Ended { rank: other, steps, waiting: rank, what: what(), step };
                 return Err(self.fail(&mut state, error));
             }
-            if Instant::now() >= due {
+            if due.is_some_and(|due| Instant::now() >= due) {
                 let deadline = self.deadline;
                 let error =
                     ParallelError::Overdue { waiting: rank, missing, what: what(), step, deadline };
                 return Err(self.fail(&mut state, error));
             }
-            self.changed.wait_until(&mut state, due);
+            self.wait_for_change(&mut state, due);
         }
         // Only a worker that takes twice gets here.
         let (message, step) = ("an exchange was taken twice".to_owned(), state.workers[rank].step);
         Err(self.fail(&mut state, ParallelError::Failed { rank, step, message }))
+    }
+
+    fn wait_for_change(&self, state: &mut MutexGuard<'_, State>, due: Option<Instant>) {
+        match due.map(|due| due.saturating_duration_since(Instant::now())) {
+            Some(rest) => drop(self.changed.wait_for(state, rest)),
+            None => self.changed.wait(state),
+        }
     }
 
     /// Notes why the run ends, unless it is known. Returns the first cause.
@@ -238,13 +247,13 @@ impl Board {
             // A worker that computes comes to its next exchange; one that others waited for does not.
             let grace = match failure {
                 ParallelError::Overdue { .. } => GRACE,
-                _ => self.deadline + GRACE,
+                _ => self.deadline.saturating_add(GRACE),
             };
-            let due = *since + grace;
-            if Instant::now() >= due {
+            let due = since.checked_add(grace);
+            if due.is_some_and(|due| Instant::now() >= due) {
                 return Some((failure.clone(), running));
             }
-            self.changed.wait_until(&mut state, due);
+            self.wait_for_change(&mut state, due);
         }
     }
 }

@@ -138,7 +138,8 @@ fn joined(bucket: &Pieces, gradients: &[Gradient], peers: &Peers) -> Tensor<Wgsl
 
 /// Returns the sum of the numbers of all workers, each times its share, in the order of the workers.
 fn weighted_sum(all: Vec<(f32, Vec<f32>)>) -> Vec<f32> {
-    let mut all = all.into_iter();
+    // The gradients of a worker without samples may be NaN.
+    let mut all = all.into_iter().filter(|(share, _)| *share > 0.0);
     let Some((share, mut sums)) = all.next() else { return Vec::new() };
     sums.iter_mut().for_each(|sum| *sum *= share);
     for (share, numbers) in all {
@@ -244,5 +245,7 @@ mod tests {
     fn sums_are_weighted() {
         let sum = weighted_sum(vec![(0.25, vec![4.0, 8.0]), (0.75, vec![4.0, 0.0])]);
         assert_eq!(sum, [4.0, 2.0]);
+        let without = weighted_sum(vec![(0.0, vec![f32::NAN; 2]), (1.0, vec![1.0, 2.0])]);
+        assert_eq!(without, [1.0, 2.0]);
     }
 }

@@ -16,7 +16,7 @@ pub enum ParallelError {
     NoDevice,
     /// Two workers would share a device.
     #[error(
-        "{device} is there twice, and two workers on one device are slower than one; name each device once, or allow \
+        "{device} is listed twice, and two workers on one device are slower than one; name each device once, or allow \
          it with `Workers::oversubscribed` (`--oversubscribe`)"
     )]
     SameDevice {

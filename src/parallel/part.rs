@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::ParallelError;
-use crate::train::{Position, Sampler};
+use crate::train::{LoaderError, Position, Sampler};
 
-/// What becomes of the last batch of an epoch, which may have too few items. All workers take the same number of steps.
+/// How the last batch of an epoch, which may have too few items, is divided. All workers take the same number of steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rest {
     /// Each worker gets a part of them, some an item more than others. Fewer items than workers are left out.
@@ -80,22 +80,44 @@ impl<S: Sampler> Part<S> {
         until(self.rank)..until(self.rank + 1)
     }
 
+    /// Returns the items of all workers in an epoch.
+    fn items_of_all(&self, Position { dataset, epoch, .. }: Position) -> usize {
+        let batch = self.batch();
+        let items = self.sampler.epoch(dataset, batch, epoch).len();
+        let rest = items % batch;
+        match self.rest {
+            Rest::Uneven if rest >= self.sizes.len() => items,
+            Rest::Pad => items.next_multiple_of(batch),
+            _ => items - rest,
+        }
+    }
+
     /// Returns the position of all workers from that of this one's loader: what the first worker saves.
     pub fn to_all(&self, position: Position) -> Position {
         let (own, batch) = (self.own().len(), self.batch());
         // The rest of an epoch is its last batch.
         let items = position.items.div_ceil(own) * batch;
-        Position { items: items.min(position.dataset), batch_size: batch, ..position }
+        let items = items.min(self.items_of_all(position));
+        Position { items, batch_size: batch, ..position }
     }
 
     /// Returns the position of this worker's loader from that of all, also of a run with another number of workers.
-    pub fn of_all(&self, position: Position) -> Position {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the position has another batch size.
+    pub fn of_all(&self, position: Position) -> Result<Position, LoaderError> {
         let (own, batch) = (self.own().len(), self.batch());
-        let mut items = position.items / batch * own;
-        if position.items == position.dataset && !position.items.is_multiple_of(batch) {
-            items += self.own_of_rest(position.items % batch).len();
+        let Position { items, dataset, batch_size, .. } = position;
+        if batch_size != batch {
+            let (expected, found) = ((dataset, batch), (dataset, batch_size));
+            return Err(LoaderError::OtherData { expected, found });
         }
-        Position { items, batch_size: own, ..position }
+        let rest = match items == self.items_of_all(position) {
+            true => self.own_of_rest(items % batch).len(),
+            false => 0,
+        };
+        Ok(Position { items: items / batch * own + rest, batch_size: own, ..position })
     }
 }
 

@@ -52,6 +52,9 @@ impl Peers {
         value: T,
         make: impl FnOnce(Vec<T>) -> R,
     ) -> Result<Arc<R>, ParallelError> {
+        if self.world == 1 {
+            return Ok(Arc::new(make(vec![value])));
+        }
         let exchange = self.put(label, value, make)?;
         self.take(exchange)
     }
@@ -61,9 +64,16 @@ impl Peers {
         self.board.end_step(self.rank);
     }
 
-    /// Returns an error of the device, in the step of now.
+    /// Ends the run with an error of this worker, unless it has failed already. Returns the error.
+    pub fn fail(&self, error: ParallelError) -> ParallelError {
+        self.board.end_with(error.clone());
+        error
+    }
+
+    /// Ends the run with an error of the device.
     pub fn device_failed(&self, error: &dyn Display) -> ParallelError {
         let step = self.board.step(self.rank);
-        ParallelError::DeviceFailed { rank: self.rank, step, message: error.to_string() }
+        let message = error.to_string();
+        self.fail(ParallelError::DeviceFailed { rank: self.rank, step, message })
     }
 }

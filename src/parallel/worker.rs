@@ -1,4 +1,4 @@
-//! What the program of a worker sees of the others.
+//! A worker, as its program sees it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -57,7 +57,7 @@ impl Worker {
         self.peers.device
     }
 
-    /// Seeds the random numbers of the device, for dropout: those of each worker are others.
+    /// Seeds the random numbers of this worker, for dropout. Each worker gets other numbers from one seed.
     pub fn seed<B: Backend<Device = WgslDevice>>(&self, seed: u64) {
         // The first worker has the numbers of a program alone.
         let of_rank = (self.peers.rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -79,7 +79,7 @@ impl Worker {
 
     /// Returns the mean of the gradients of all workers, each weighted by its samples: the gradients of one batch of
     /// all samples, if each loss is a mean over its part. A parameter without gradients has that of zeros, unless all
-    /// have none. Ends the step.
+    /// have none; a worker without samples does not count. Without any samples there are no gradients. Ends the step.
     ///
     /// Clip the mean, and unscale it with [`GradScaler`](crate::scaler::GradScaler): it overflows for all workers or
     /// for none.
@@ -144,8 +144,8 @@ impl Worker {
         match values.iter().all(|value| *value == values[0]) {
             true => Ok(()),
             false => {
-                let what = what.to_owned();
-                Err(ParallelError::Disagree { what, values: values.to_vec() })
+                let (what, values) = (what.to_owned(), values.to_vec());
+                Err(self.peers.fail(ParallelError::Disagree { what, values }))
             }
         }
     }
@@ -190,11 +190,16 @@ impl Worker {
         let speeds = self.peers.exchange(Label::Speed, speed, |speeds| speeds)?;
         let wrong = speeds.iter().position(|speed| !(speed.is_finite() && *speed > 0.0));
         if let Some(rank) = wrong {
-            return Err(ParallelError::NoSpeed { rank, speed: speeds[rank] });
+            return Err(self.peers.fail(ParallelError::NoSpeed { rank, speed: speeds[rank] }));
         }
         let total: f64 = speeds.iter().sum();
         self.shares.set(speeds.iter().map(|speed| speed / total).collect());
         Ok(())
+    }
+
+    /// Returns the samples of each worker in a batch of all.
+    fn divided(&self, batch: usize) -> Result<Vec<usize>, ParallelError> {
+        divided(batch, &self.shares()).map_err(|error| self.peers.fail(error))
     }
 
     fn shares(&self) -> Arc<[f64]> {
@@ -209,12 +214,14 @@ impl Worker {
     ///
     /// Returns an error if there are fewer samples than workers.
     pub fn batch_size(&self, batch: usize) -> Result<usize, ParallelError> {
-        Ok(divided(batch, &self.shares())?[self.peers.rank])
+        Ok(self.divided(batch)?[self.peers.rank])
     }
 
     /// Returns this worker's part of the items of a sampler, for a [`Loader`](crate::train::Loader) with batches of
     /// [`batch_size(batch)`](Self::batch_size). The batches of all workers together are those of the sampler with
-    /// batches of `batch`; `rest` says what becomes of the last.
+    /// batches of `batch`; `rest` says how the last is divided. With
+    /// [`Rest::Drop`] it is left out: do not use `drop_last` of the loader, by which some workers would have a batch
+    /// less.
     ///
     /// # Errors
     ///
@@ -225,6 +232,6 @@ impl Worker {
         batch: usize,
         rest: Rest,
     ) -> Result<Part<S>, ParallelError> {
-        Ok(Part::new(sampler, divided(batch, &self.shares())?, self.peers.rank, rest))
+        Ok(Part::new(sampler, self.divided(batch)?, self.peers.rank, rest))
     }
 }

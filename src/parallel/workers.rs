@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::board::Board;
 use super::{ParallelError, Worker};
+use crate::backend::use_stream;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice, use_on_thread};
 use crate::runtime::{Runtime, panic_message};
 
@@ -68,8 +69,8 @@ impl Workers {
         self.devices.is_empty()
     }
 
-    /// Returns the devices of the workers, opened.
-    fn open(&self) -> Result<Vec<WgslDevice>, ParallelError> {
+    /// Returns the devices of the workers, opened, and how many workers before each are on the same device.
+    fn open(&self) -> Result<Vec<(WgslDevice, usize)>, ParallelError> {
         if self.deadline.is_zero() {
             return Err(ParallelError::NoDeadline);
         }
@@ -82,13 +83,14 @@ impl Workers {
             if *copy > 0 && !self.oversubscribed {
                 return Err(ParallelError::SameDevice { device: device.canonical().to_string() });
             }
-            opened.push(match (resolved, device) {
+            let device = match (resolved, device) {
                 (ResolvedDevice::Cpu, _) => WgslDevice::Cpu,
                 // A device of the program cannot be opened again.
                 (_, WgslDevice::Host(_)) => *device,
                 _ if self.devices.len() == 1 => *device,
                 (ResolvedDevice::Adapter(adapter), _) => own(adapter, *copy).map_err(of_rank)?,
-            });
+            };
+            opened.push((device, *copy));
             *copy += 1;
         }
         match opened.is_empty() {
@@ -98,8 +100,8 @@ impl Workers {
     }
 }
 
-/// Returns a device of an adapter with a wgpu instance of its own: devices of one instance hinder each other. It stays
-/// open for the next run.
+/// Returns a device of an adapter with a wgpu instance of its own: those of one instance do not run at the same time.
+/// It stays open for the next run.
 fn own(adapter: usize, copy: usize) -> Result<WgslDevice, DeviceError> {
     static OPENED: Mutex<Vec<((usize, usize), WgslDevice)>> = Mutex::new(Vec::new());
     let mut opened = OPENED.lock();
@@ -107,10 +109,12 @@ fn own(adapter: usize, copy: usize) -> Result<WgslDevice, DeviceError> {
     let known = opened.iter().position(|(other, _)| *other == key);
     if let Some(index) = known {
         let (_, device) = opened[index];
-        if let Ok(ResolvedDevice::Adapter(number)) = device.resolve()
-            && Runtime::of(number).is_ok()
-        {
-            return Ok(device);
+        if let Ok(ResolvedDevice::Adapter(number)) = device.resolve() {
+            if Runtime::of(number).is_ok() {
+                return Ok(device);
+            }
+            // It was lost.
+            Runtime::close(number);
         }
         opened.swap_remove(index);
     }
@@ -130,9 +134,13 @@ impl FromStr for Workers {
 
 /// Runs the program of each worker, and returns their results in the order of their ranks.
 ///
-/// If a worker returns an error, panics, hangs or loses its device, all others end at their next exchange, and the
-/// error names the first cause. A worker that does not end even then ends the process, with the error and code 1: a
-/// thread cannot be stopped.
+/// If a worker returns an error, panics or loses its device, all others end at their next exchange, and the error names
+/// the first cause. If others wait for a worker for longer than the deadline, they end, too; if it does not come to an
+/// exchange within five seconds more, the process ends, with the error and code 1, because a thread cannot be stopped.
+/// So what one worker does alone, such as a validation, must take less than the deadline. Work that no other worker
+/// waits for has no deadline.
+///
+/// Errors name steps, which are counted from the beginning of the run by [`Worker::mean`].
 ///
 /// # Errors
 ///
@@ -145,11 +153,12 @@ where
     T: Send,
     E: Display,
 {
-    let devices = workers.open()?;
+    let opened = workers.open()?;
+    let devices: Vec<WgslDevice> = opened.iter().map(|(device, _)| *device).collect();
     let board = Arc::new(Board::new(devices.len(), workers.deadline));
     let worker = |rank| Worker::new(rank, &devices, &board);
     if devices.len() == 1 {
-        let result = run_one(&worker(0), &board, &program);
+        let result = run_one(&worker(0), 0, &board, &program);
         return match (board.failure(), result) {
             (None, Some(result)) => Ok(vec![result]),
             (failure, _) => Err(failure.unwrap_or(ParallelError::NoDevice)),
@@ -159,9 +168,10 @@ where
     std::thread::scope(|scope| {
         for (rank, result) in results.iter_mut().enumerate() {
             let (worker, board, program) = (worker(rank), &*board, &program);
+            let (_, stream) = opened[rank];
             let thread = std::thread::Builder::new().name(format!("worker {rank}"));
-            let started =
-                thread.spawn_scoped(scope, move || *result = run_one(&worker, board, program));
+            let started = thread
+                .spawn_scoped(scope, move || *result = run_one(&worker, stream, board, program));
             if let Err(error) = started {
                 board.end_with(ParallelError::NoThread { rank, reason: error.to_string() });
                 board.end(rank);
@@ -182,11 +192,14 @@ where
 /// Runs the program of a worker. Returns its result unless it failed, which it tells the others.
 fn run_one<T, E: Display>(
     worker: &Worker,
+    stream: usize,
     board: &Board,
     program: &impl Fn(&Worker) -> Result<T, E>,
 ) -> Option<T> {
     let rank = worker.rank();
     let result = catch_unwind(AssertUnwindSafe(|| {
+        // Workers that share a device have random numbers of their own.
+        use_stream(stream);
         // What the program creates on the default device is on this one.
         let _default = use_on_thread(worker.device());
         program(worker)

@@ -13,7 +13,9 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Checkpoint, CheckpointError, Checkpoints, Ema, Loader, Position, State, Stop};
+use super::{
+    Checkpoint, CheckpointError, Checkpoints, Ema, Loader, LoaderError, Position, State, Stop,
+};
 use crate::backend::{RandomState, random_state, set_random_state};
 use crate::device::WgslDevice;
 
@@ -245,7 +247,7 @@ impl Parts<'_> {
         I: 'static,
         O: Send + 'static,
     {
-        self.loader_of(name, loader, |position| position, |position| position)
+        self.loader_of(name, loader, |position| position, Ok)
     }
 
     /// The same, for a loader that has a part of each batch, of which the position of all is saved:
@@ -260,7 +262,7 @@ impl Parts<'_> {
         name: &str,
         loader: &Loader<B, I, O>,
         saved: impl FnOnce(Position) -> Position,
-        resumed: impl FnOnce(Position) -> Position,
+        resumed: impl FnOnce(Position) -> Result<Position, LoaderError>,
     ) -> Result<(), CheckpointError>
     where
         B: Backend,
@@ -272,7 +274,7 @@ impl Parts<'_> {
         match self.direction {
             Direction::Save(_) => Ok(()),
             Direction::Resume(_) => {
-                let continued = loader.resume(resumed(position));
+                let continued = resumed(position).and_then(|position| loader.resume(position));
                 continued.map_err(|error| CheckpointError::unusable(name, &error))
             }
         }

@@ -21,7 +21,8 @@ pub trait Sampler: Send + Sync {
     }
 
     /// Returns the place, among the items of all workers of [`parallel`](crate::parallel), of an item in the order of
-    /// this sampler: [`item_seed`] is derived from it.
+    /// this sampler: [`item_seed`] is derived from it. The places of the rest of an epoch differ from each other, but
+    /// depend on the number of workers.
     fn place(&self, place: usize) -> usize {
         place
     }

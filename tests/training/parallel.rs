@@ -238,7 +238,10 @@ fn unlike_devices_are_kept_equal() {
                 let gradients = worker.mean::<B, _>(gradients, &model, 16)?;
                 model = optimizer.step(0.01, model, gradients);
                 if step % 10 == 9 {
+                    // The running statistics are those of each worker's samples.
+                    assert!(!worker.are_equal::<B, _>(&model)?, "on {devices:?}");
                     model = worker.keep_equal::<B, _>(model)?;
+                    assert!(worker.are_equal::<B, _>(&model)?, "on {devices:?}");
                 }
             }
             // The running statistics, too.
@@ -309,19 +312,64 @@ fn parts_are_the_batches_of_one_loader() {
     }
 }
 
+/// A sampler with more or fewer items than the dataset.
+#[derive(Clone)]
+struct Draws(usize);
+
+impl Sampler for Draws {
+    fn epoch(&self, len: usize, _: usize, epoch: u64) -> Vec<usize> {
+        (0..self.0).map(|draw| (draw * 7 + epoch as usize) % len).collect()
+    }
+
+    fn part(&self, _: std::ops::Range<usize>) -> Arc<dyn Sampler> {
+        Arc::new(self.clone())
+    }
+}
+
 #[test]
 fn a_position_is_that_of_any_number_of_workers() {
-    let (len, batch) = (103, 12);
-    let position = |items| Position { seed: 5, epoch: 2, items, dataset: len, batch_size: batch };
-    for items in [0, 12, 60, 96, 103] {
-        for world in [1, 2, 4] {
-            for (part, size) in parts(batch, &vec![1.0; world], Rest::Uneven) {
-                let own = part.of_all(position(items));
-                assert_eq!(own.batch_size, size);
-                let order = part.epoch(len, size, 2);
-                assert_eq!(own.items == order.len(), items == len, "{items} of {world}");
-                assert_eq!(part.to_all(own), position(items), "{world} workers");
+    const BATCH: usize = 12;
+    for (dataset, items) in [(103, 103), (100, 400), (200, 97), (200, 103), (60, 60)] {
+        for rest in [Rest::Uneven, Rest::Drop, Rest::Pad] {
+            let world = |count| {
+                let parts = parallel::run(cpus(count), |worker| {
+                    let part = worker.part(Draws(items), BATCH, rest)?;
+                    Ok::<_, ParallelError>((part, worker.batch_size(BATCH)?))
+                });
+                parts.expect("they divide")
+            };
+            let worlds: Vec<_> = [1, 2, 4].into_iter().map(world).collect();
+            for from in &worlds {
+                let (part, size) = &from[0];
+                let order = part.epoch(dataset, *size, 2);
+                for taken in (0..order.len()).step_by(*size).chain([order.len()]) {
+                    let own =
+                        Position { seed: 0, epoch: 2, items: taken, dataset, batch_size: *size };
+                    let saved = part.to_all(own);
+                    let label = format!("{items} of {dataset}, {rest:?}, {saved:?}");
+                    for (other, size) in worlds.iter().flatten() {
+                        let resumed = other.of_all(saved).expect("the batch is the same");
+                        let end = other.epoch(dataset, *size, 2).len();
+                        assert_eq!(resumed.batch_size, *size);
+                        let left = items % BATCH;
+                        if rest == Rest::Uneven
+                            && (1..4).contains(&left)
+                            && saved.items + BATCH > items
+                        {
+                            // Some workers leave them out, and are at the end before.
+                            assert!(resumed.items <= end, "{label}");
+                            continue;
+                        }
+                        assert_eq!(resumed.items == end, taken == order.len(), "{label}");
+                        let steps = resumed.items.div_ceil(*size);
+                        assert_eq!(steps, taken.div_ceil(own.batch_size), "{label}");
+                        assert_eq!(other.to_all(resumed), saved, "{label}");
+                    }
+                }
             }
+            let other = Position { seed: 0, epoch: 0, items: 48, dataset, batch_size: 48 };
+            let error = worlds[0][0].0.of_all(other).expect_err("the batch is another");
+            assert!(error.to_string().contains("batches of 48"), "{error}");
         }
     }
 }
@@ -332,11 +380,15 @@ fn failed(
     wrong: impl Fn(&Worker, usize) -> Result<bool, String> + Sync,
 ) -> ParallelError {
     let result = parallel::run(workers, |worker| {
+        let layer: Linear<B> = LinearConfig::new(2, 1).init(&worker.device());
         for step in 0..6 {
             if wrong(worker, step)? {
                 return Ok(());
             }
-            worker.sum(&[1.0]).map_err(|error| error.to_string())?;
+            let loss = layer.forward(Tensor::<B, 2>::ones([1, 2], &worker.device())).sum();
+            let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+            let mean = worker.mean::<B, _>(gradients, &layer, 1);
+            mean.map_err(|error| error.to_string())?;
         }
         Ok::<_, String>(())
     });
@@ -350,14 +402,14 @@ fn a_worker_that_fails_ends_all_with_its_error() {
         true => Err("the disk is full".to_owned()),
         false => Ok(false),
     });
-    assert_eq!(error.to_string(), "worker 1 failed in step 0: the disk is full");
+    assert_eq!(error.to_string(), "worker 1 failed in step 3: the disk is full");
     let error = failed(cpus(3), |worker, step| {
         assert!(!is_second(worker, step), "on purpose");
         Ok(false)
     });
-    assert_eq!(error.to_string(), "worker 1 panicked in step 0: on purpose");
+    assert_eq!(error.to_string(), "worker 1 panicked in step 3: on purpose");
     let error = failed(cpus(3), |worker, step| Ok(is_second(worker, step)));
-    assert!(matches!(error, ParallelError::Ended { rank: 1, .. }), "{error}");
+    assert!(matches!(error, ParallelError::Ended { rank: 1, steps: 3, step: 3, .. }), "{error}");
     assert!(error.to_string().contains("same number of steps"), "{error}");
     // The second worker waits until the others have given up.
     let (given_up, gives_up) =
@@ -390,7 +442,7 @@ fn a_worker_that_fails_ends_all_with_its_error() {
         2 => Err("no data".to_owned()),
         _ => Ok(false),
     });
-    assert_eq!(error.to_string(), "worker 0 failed in step 0: no data");
+    assert_eq!(error.to_string(), "worker 0 failed in step 2: no data");
 }
 
 #[test]
@@ -398,7 +450,9 @@ fn workers_that_differ_are_named() {
     let error = parallel::run(cpus(3), |worker| {
         worker.agree("the length of the data", if worker.rank() == 2 { 90 } else { 100 })
     });
-    let error = error.expect_err("one differs").to_string();
+    let error = error.expect_err("one differs");
+    assert!(matches!(error, ParallelError::Disagree { .. }), "{error:?}");
+    let error = error.to_string();
     assert!(error.contains("differ in the length of the data"), "{error}");
     assert!(error.contains("the workers 0, 1 with 100, worker 2 with 90"), "{error}");
     let error = parallel::run(cpus(2), |worker| {
@@ -417,13 +471,17 @@ fn wrong_workers_are_errors() {
     };
     assert!(start(Workers::threads([])).contains("name at least one"));
     let twice = start(Workers::threads([WgslDevice::Cpu; 2]));
-    assert!(twice.contains("cpu is there twice") && twice.contains("--oversubscribe"), "{twice}");
+    assert!(twice.contains("cpu is listed twice") && twice.contains("--oversubscribe"), "{twice}");
     let none = start(Workers::threads([WgslDevice::Cpu, WgslDevice::Gpu(99)]));
     assert!(none.starts_with("the device of worker 1: "), "{none}");
     assert!(start(cpus(1).with_deadline(Duration::ZERO)).contains("deadline of 0"));
+    let unlimited =
+        parallel::run(cpus(2).with_deadline(Duration::MAX), |worker| worker.sum(&[1.0]));
+    assert_eq!(unlimited.expect("they add"), [[2.0], [2.0]]);
     assert_eq!("cpu".parse::<Workers>().expect("it is valid"), Workers::alone(WgslDevice::Cpu));
     assert!("cpu,banana".parse::<Workers>().is_err());
     let small = parallel::run(cpus(3), |worker| worker.batch_size(2)).expect_err("it is too small");
+    assert!(matches!(small, ParallelError::SmallBatch { batch: 2, workers: 3 }), "{small:?}");
     assert!(small.to_string().contains("fewer workers"), "{small}");
     let speed = parallel::run(cpus(2), |worker| worker.balance(worker.rank() as f64));
     let speed = speed.expect_err("a speed is 0").to_string();
@@ -520,18 +578,40 @@ fn hangs() {
 
 /// Workers' devices stay open for the next run.
 #[test]
-fn runs_follow_each_other() {
-    let counted = Arc::new(());
+fn runs_follow_each_other_on_the_same_devices() {
     for devices in worlds() {
-        for _ in 0..5 {
-            let sums = parallel::run(workers(&devices), |worker| {
-                let _kept = counted.clone();
-                let x = Tensor::<Wgsl, 2>::random([8, 8], Distribution::Default, &worker.device());
-                worker.sum(&[f64::from(x.ones_like().sum().into_scalar())])
+        let run = || {
+            let found = parallel::run(workers(&devices), |worker| {
+                let x = Tensor::<Wgsl, 2>::ones([8, 8], &worker.device());
+                let sum = worker.sum(&[f64::from(x.sum().into_scalar())])?;
+                Ok::<_, ParallelError>((worker.device(), sum))
             });
-            let expected = 64.0 * devices.len() as f64;
-            assert!(sums.expect("they add").iter().all(|sum| *sum == [expected]));
-        }
+            found.expect("they add")
+        };
+        let first = run();
+        assert!(first.iter().all(|(_, sum)| *sum == [64.0 * devices.len() as f64]));
+        assert_eq!(run(), first);
     }
-    assert_eq!(Arc::strong_count(&counted), 1);
+}
+
+/// Workers that share a device draw from streams of their own, in any order of their threads.
+#[test]
+fn seeded_workers_repeat_their_random_numbers() {
+    for devices in worlds() {
+        let draw = || {
+            let drawn = parallel::run(workers(&devices), |worker| {
+                worker.seed::<Wgsl>(5);
+                let distribution = Distribution::Default;
+                let all = (0..20).map(|_| {
+                    let x = Tensor::<Wgsl, 1>::random([100], distribution, &worker.device());
+                    x.into_data().to_vec::<f32>().expect("it is f32")
+                });
+                Ok::<_, ParallelError>(all.collect::<Vec<_>>().concat())
+            });
+            drawn.expect("they draw")
+        };
+        let first = draw();
+        assert_eq!(draw(), first, "on {devices:?}");
+        assert!(first[1..].iter().all(|other| *other != first[0]), "on {devices:?}");
+    }
 }
