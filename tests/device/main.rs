@@ -25,3 +25,5 @@ mod stalls;
 mod threads;
 mod transfers;
 mod tuning;
+#[cfg(feature = "train")]
+mod workers;
