@@ -4,7 +4,7 @@ use burn_backend::TensorMetadata;
 use web_time::Instant;
 
 use super::context::{OpContext, OpOutput};
-use super::resolve::runtime;
+use super::resolve::{HAS_CPU, runtime};
 use super::tensor::WgslTensor;
 use crate::device::WgslDevice;
 use crate::runtime::{Event, ObservedDevice, host_observers, is_observed};
@@ -39,7 +39,7 @@ impl Computing {
         op: &'static str,
         operands: impl FnOnce(&mut Vec<(&'static str, WgslTensor)>),
     ) -> Self {
-        if !is_observed() {
+        if !HAS_CPU || !is_observed() {
             return Self(None);
         }
         let device = match runtime(device, op) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::callers::program_lines;
+use crate::device::CAN_BLOCK;
 use crate::variables;
 
 /// An op, and the line of the program that called it.
@@ -39,6 +40,10 @@ pub fn record_lines(recorded: bool) {
 
 /// Returns the innermost line of the program that is being run.
 fn current_line() -> &'static str {
+    // A browser has neither names nor lines: the code is left out of its pages.
+    if !CAN_BLOCK {
+        return "";
+    }
     let Some(line) = program_lines(1).pop() else { return "" };
     let mut lines = LINES.lock();
     if let Some(known) = lines.get(&*line) {

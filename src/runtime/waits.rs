@@ -9,6 +9,7 @@ use web_time::Instant;
 use super::callers::program_lines;
 use super::events::current_scope;
 use super::origin::current_op;
+use crate::device::CAN_BLOCK;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -60,7 +61,8 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some(began) = self.began else { return };
+        // A browser does not wait.
+        let Some(began) = self.began.filter(|_| CAN_BLOCK) else { return };
         let milliseconds = began.elapsed().as_secs_f64() * 1e3;
         let mut place = String::new();
         for (label, name) in [(", after op ", current_op()), (", scope ", &current_scope())] {
