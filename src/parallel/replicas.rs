@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::{Backend, ExecutionError};
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{BasicOps, Bool, Int, Tensor, TensorData};
 
 use super::ParallelError;
 use super::board::Label;
@@ -142,14 +142,24 @@ struct Replace<'a> {
     device: WgslDevice,
 }
 
+impl Replace<'_> {
+    /// Returns the next tensor, with the type of the old one.
+    fn next<B, const D: usize, K>(&mut self, old: &Tensor<B, D, K>) -> Tensor<B, D, K>
+    where
+        B: Backend<Device = WgslDevice>,
+        K: BasicOps<B>,
+    {
+        match self.data.next() {
+            Some(data) => Tensor::from_data(data.clone(), (&self.device, old.dtype())),
+            None => old.clone(),
+        }
+    }
+}
+
 impl<B: Backend<Device = WgslDevice>> ModuleMapper<B> for Replace<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, old, mapper) = param.consume();
-        let tensor = match self.data.next() {
-            Some(data) => Tensor::from_data(data.clone(), (&self.device, old.dtype())),
-            None => old.clone(),
-        };
-        let tensor = tensor.set_require_grad(old.is_require_grad());
+        let tensor = self.next(&old).set_require_grad(old.is_require_grad());
         Param::from_mapped_value(id, tensor, mapper)
     }
 
@@ -158,11 +168,7 @@ impl<B: Backend<Device = WgslDevice>> ModuleMapper<B> for Replace<'_> {
         param: Param<Tensor<B, D, Int>>,
     ) -> Param<Tensor<B, D, Int>> {
         let (id, old, mapper) = param.consume();
-        let tensor = match self.data.next() {
-            Some(data) => Tensor::from_data(data.clone(), (&self.device, old.dtype())),
-            None => old,
-        };
-        Param::from_mapped_value(id, tensor, mapper)
+        Param::from_mapped_value(id, self.next(&old), mapper)
     }
 
     fn map_bool<const D: usize>(
@@ -170,10 +176,6 @@ impl<B: Backend<Device = WgslDevice>> ModuleMapper<B> for Replace<'_> {
         param: Param<Tensor<B, D, Bool>>,
     ) -> Param<Tensor<B, D, Bool>> {
         let (id, old, mapper) = param.consume();
-        let tensor = match self.data.next() {
-            Some(data) => Tensor::from_data(data.clone(), &self.device),
-            None => old,
-        };
-        Param::from_mapped_value(id, tensor, mapper)
+        Param::from_mapped_value(id, self.next(&old), mapper)
     }
 }

@@ -1,6 +1,6 @@
 //! A worker, as its program sees it.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::train::Sampler;
 pub struct Worker {
     peers: Peers,
     /// The part of a batch of each worker; they add up to 1.
-    shares: Cell<Arc<[f64]>>,
+    shares: RefCell<Vec<f64>>,
 }
 
 impl fmt::Debug for Worker {
@@ -33,8 +33,8 @@ impl fmt::Debug for Worker {
 impl Worker {
     pub(super) fn new(rank: usize, devices: &[WgslDevice], board: &Arc<Board>) -> Self {
         let world = devices.len();
-        let shares = vec![1.0 / world as f64; world].into();
-        Self { peers: Peers::new(rank, devices, board), shares: Cell::new(shares) }
+        let shares = vec![1.0 / world as f64; world];
+        Self { peers: Peers::new(rank, devices, board), shares: RefCell::new(shares) }
     }
 
     /// Returns the number of this worker, from 0.
@@ -193,19 +193,13 @@ impl Worker {
             return Err(self.peers.fail(ParallelError::NoSpeed { rank, speed: speeds[rank] }));
         }
         let total: f64 = speeds.iter().sum();
-        self.shares.set(speeds.iter().map(|speed| speed / total).collect());
+        self.shares.replace(speeds.iter().map(|speed| speed / total).collect());
         Ok(())
     }
 
     /// Returns the samples of each worker in a batch of all.
     fn divided(&self, batch: usize) -> Result<Vec<usize>, ParallelError> {
-        divided(batch, &self.shares()).map_err(|error| self.peers.fail(error))
-    }
-
-    fn shares(&self) -> Arc<[f64]> {
-        let shares = self.shares.take();
-        self.shares.set(shares.clone());
-        shares
+        divided(batch, &self.shares.borrow()).map_err(|error| self.peers.fail(error))
     }
 
     /// Returns the samples of this worker in a batch of all.
@@ -219,9 +213,8 @@ impl Worker {
 
     /// Returns this worker's part of the items of a sampler, for a [`Loader`](crate::train::Loader) with batches of
     /// [`batch_size(batch)`](Self::batch_size). The batches of all workers together are those of the sampler with
-    /// batches of `batch`; `rest` says how the last is divided. With
-    /// [`Rest::Drop`] it is left out: do not use `drop_last` of the loader, by which some workers would have a batch
-    /// less.
+    /// batches of `batch`; `rest` says how the last is divided. Leave it out with [`Rest::Drop`], not with `drop_last` of
+    /// the loader, by which some workers would have a batch less.
     ///
     /// # Errors
     ///

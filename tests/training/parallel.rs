@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param};
+use burn::module::{AutodiffModule, Module, ModuleMapper, Param, ParamId};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, Tensor, TensorData};
+use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::parallel::{self, ParallelError, Part, Rest, Worker, Workers};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::train::{
@@ -374,6 +374,36 @@ fn a_position_is_that_of_any_number_of_workers() {
     }
 }
 
+#[derive(Module, Debug)]
+struct Kinds<B: Backend> {
+    counts: Param<Tensor<B, 1, Int>>,
+    mask: Param<Tensor<B, 1, Bool>>,
+}
+
+#[test]
+fn integers_and_booleans_are_those_of_the_first_worker() {
+    for devices in worlds() {
+        let found = parallel::run(workers(&devices), |worker| {
+            let (device, rank) = (worker.device(), worker.rank() as i32);
+            let counts = Tensor::<Wgsl, 1, Int>::from_ints([rank, rank + 5], &device);
+            let mask = counts.clone().equal_elem(rank + 5).bool_xor(counts.clone().equal_elem(1));
+            let (counts, mask) = (
+                Param::initialized(ParamId::new(), counts),
+                Param::initialized(ParamId::new(), mask),
+            );
+            let kinds = worker.broadcast(Kinds { counts, mask })?;
+            let (counts, mask) = (kinds.counts.val().into_data(), kinds.mask.val().into_data());
+            Ok::<_, ParallelError>((
+                counts.iter::<i32>().collect::<Vec<_>>(),
+                mask.iter::<bool>().collect::<Vec<_>>(),
+            ))
+        });
+        for kinds in found.expect("they are sent") {
+            assert_eq!(kinds, (vec![0, 5], vec![false, true]), "on {devices:?}");
+        }
+    }
+}
+
 /// Runs workers of which one does something wrong. Returns the error of the run.
 fn failed(
     workers: Workers,
@@ -411,12 +441,12 @@ fn a_worker_that_fails_ends_all_with_its_error() {
     let error = failed(cpus(3), |worker, step| Ok(is_second(worker, step)));
     assert!(matches!(error, ParallelError::Ended { rank: 1, steps: 3, step: 3, .. }), "{error}");
     assert!(error.to_string().contains("same number of steps"), "{error}");
-    // The second worker waits until the others have given up.
-    let (given_up, gives_up) =
+    // The second worker waits until another has the error of the deadline.
+    let (has_error, fails) =
         (Arc::new((Mutex::new(false), Condvar::new())), AtomicBool::new(false));
     let error = parallel::run(cpus(3).with_deadline(Duration::from_secs(3)), |worker| {
         worker.sum(&[1.0])?;
-        let (flag, changed) = &*given_up;
+        let (flag, changed) = &*has_error;
         if worker.rank() == 1 {
             let mut flag = flag.lock().expect("no holder panics");
             while !*flag {
@@ -426,12 +456,12 @@ fn a_worker_that_fails_ends_all_with_its_error() {
         let sum = worker.sum(&[1.0]);
         *flag.lock().expect("no holder panics") = true;
         changed.notify_all();
-        gives_up.fetch_or(sum.is_err(), Ordering::Relaxed);
+        fails.fetch_or(sum.is_err(), Ordering::Relaxed);
         sum
     });
     let error = error.expect_err("a worker hangs");
     assert!(matches!(&error, ParallelError::Overdue { missing, .. } if *missing == [1]), "{error}");
-    assert!(gives_up.into_inner());
+    assert!(fails.into_inner());
     let error = failed(cpus(2), |worker, step| match is_second(worker, step) {
         true => worker.agree("x", 1).map(|()| false).map_err(|error| error.to_string()),
         false => Ok(false),
