@@ -213,8 +213,8 @@ impl Worker {
 
     /// Returns this worker's part of the items of a sampler, for a [`Loader`](crate::train::Loader) with batches of
     /// [`batch_size(batch)`](Self::batch_size). The batches of all workers together are those of the sampler with
-    /// batches of `batch`; `rest` says how the last is divided. Leave it out with [`Rest::Drop`], not with `drop_last` of
-    /// the loader, by which some workers would have a batch less.
+    /// batches of `batch`; `rest` says how the last is divided. Leave it out with [`Rest::Drop`], not with `drop_last`
+    /// of the loader, by which some workers would have a batch less.
     ///
     /// # Errors
     ///
