@@ -373,7 +373,7 @@ fn batch_size(args: &Args, source: &Source, worker: &Worker) -> Result<usize> {
         // Each step is the first: one may fail after it has returned. What is dropped is not computed.
         let mut next = trainer.clone();
         let mut sum = MeanGradients::new();
-        next.add(batch, &mut sum);
+        let _loss = next.add(batch, &mut sum, None);
         next.update(sum.take());
         updated = Some(next);
     })?;
@@ -408,7 +408,8 @@ impl Progress<'_> {
             waited += asked.elapsed();
             let batch = batch?;
             let [samples] = batch.labels.dims();
-            self.loss.add(training.trainer.add(batch, &mut sum), samples);
+            let watching = (self.args.accumulate == 1).then_some(worker);
+            self.loss.add(training.trainer.add(batch, &mut sum, watching)?, samples);
             // The rest of an epoch is a step, too.
             let ends = loader.position().items == items;
             if sum.samples() < wanted && !ends {

@@ -69,8 +69,18 @@ impl Trainer {
         }
     }
 
-    /// Adds the gradients of a batch to `sum`. Returns the mean loss `[1]`.
-    pub fn add(&self, batch: Batch<B>, sum: &mut MeanGradients<Network<B>>) -> Tensor<Wgsl, 1> {
+    /// Adds the gradients of a batch to `sum`. If they are those of a step, `worker` exchanges them during the backward
+    /// pass. Returns the mean loss `[1]`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a worker failed.
+    pub fn add(
+        &self,
+        batch: Batch<B>,
+        sum: &mut MeanGradients<Network<B>>,
+        worker: Option<&Worker>,
+    ) -> Result<Tensor<Wgsl, 1>, ParallelError> {
         let Batch { images, labels } = batch;
         let [samples] = labels.dims();
         let (loss, gradients) = match &self.model {
@@ -88,13 +98,15 @@ impl Trainer {
                 (loss.clone().inner(), segments.backward(self.scaler.scale(loss), &self.model))
             }
             model => {
-                let loss = loss(model.forward(images), labels);
+                let watched = worker.map(|worker| worker.watch(model, samples)).transpose()?;
+                let used = watched.as_ref().unwrap_or(model);
+                let loss = loss(used.forward(images), labels);
                 let gradients = self.scaler.scale(loss.clone()).backward();
                 (loss.inner(), GradientsParams::from_grads(gradients, model))
             }
         };
         sum.add(&self.model, gradients, samples);
-        loss
+        Ok(loss)
     }
 
     /// Updates the weights with the mean of the gradients of all workers.

@@ -38,6 +38,18 @@ impl WgslTensor {
         self.device
     }
 
+    /// Returns whether two tensors are in the same memory, or will be when they are computed.
+    #[cfg(feature = "train")]
+    pub(crate) fn shares_memory(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Storage::Gpu(own), Storage::Gpu(other)) => own.shares_memory(other),
+            (Storage::Cpu(own), Storage::Cpu(other)) => {
+                std::sync::Arc::ptr_eq(&own.data_arc(), &other.data_arc())
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the program owns the memory, and may write it between ops.
     #[cfg(feature = "autodiff")]
     pub(crate) fn is_foreign(&self) -> bool {

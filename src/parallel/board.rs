@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,47 +13,12 @@ use super::ParallelError;
 /// How long a worker may go on when the others have stopped to wait for it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// An exchange, as messages name it. Equal on all workers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Label {
-    /// Parameters of the first worker, of these shapes.
-    Broadcast(String),
-    /// The samples of a step.
-    Samples { parameters: usize },
-    /// A bucket of gradients.
-    Bucket { index: usize, of: usize, len: usize },
-    /// Numbers that are added.
-    Sum(usize),
-    /// A value that must be equal.
-    Agreement(String),
-    /// Checksums of parameters.
-    Checksums,
-    /// Measured speeds.
-    Speed,
-}
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broadcast(shapes) => write!(f, "a broadcast of {shapes}"),
-            Self::Samples { parameters } => write!(f, "gradients of {parameters} parameters"),
-            Self::Bucket { index, of, len } => {
-                write!(f, "bucket {} of {of} of the gradients, {len} numbers", index + 1)
-            }
-            Self::Sum(len) => write!(f, "a sum of {len} numbers"),
-            Self::Agreement(what) => write!(f, "an agreement on {what}"),
-            Self::Checksums => f.write_str("a comparison of parameters"),
-            Self::Speed => f.write_str("measured speeds"),
-        }
-    }
-}
-
 type Value = Box<dyn Any + Send>;
 type Made = Arc<dyn Any + Send + Sync>;
 
 /// An exchange that not all workers have taken from.
 struct Round {
-    labels: Vec<Option<Label>>,
+    labels: Vec<Option<String>>,
     values: Vec<Option<Value>>,
     made: Option<Made>,
     taken: usize,
@@ -84,9 +48,10 @@ pub(super) struct Board {
 
 /// An exchange to which a worker came.
 #[must_use = "other workers wait until it is taken"]
-pub(super) struct Exchange {
+pub(super) struct Ticket {
     pub round: u64,
-    pub label: Label,
+    /// As messages name it, equal on all workers.
+    pub what: String,
 }
 
 impl Board {
@@ -99,7 +64,7 @@ impl Board {
     pub fn put<T: Send + 'static, R: Send + Sync + 'static>(
         &self,
         rank: usize,
-        exchange: &Exchange,
+        ticket: &Ticket,
         value: T,
         make: impl FnOnce(Vec<T>) -> R,
     ) -> Result<(), ParallelError> {
@@ -108,16 +73,16 @@ impl Board {
             return Err(failure.clone());
         }
         let world = state.workers.len();
-        let round = state.rounds.entry(exchange.round).or_insert_with(|| Round {
+        let round = state.rounds.entry(ticket.round).or_insert_with(|| Round {
             labels: vec![None; world],
             values: (0..world).map(|_| None).collect(),
             made: None,
             taken: 0,
         });
-        round.labels[rank] = Some(exchange.label.clone());
-        if round.labels.iter().flatten().any(|label| *label != exchange.label) {
+        round.labels[rank] = Some(ticket.what.clone());
+        if round.labels.iter().flatten().any(|label| *label != ticket.what) {
             let values = round.labels.iter().map(|label| match label {
-                Some(label) => label.to_string(),
+                Some(label) => label.clone(),
                 None => "nothing yet".to_owned(),
             });
             let (what, values) = ("what they exchange".to_owned(), values.collect());
@@ -134,7 +99,7 @@ impl Board {
             values.filter_map(|value| value.downcast().ok()).map(|value| *value).collect();
         drop(state);
         let made: Made = Arc::new(make(values));
-        if let Some(round) = self.state.lock().rounds.get_mut(&exchange.round) {
+        if let Some(round) = self.state.lock().rounds.get_mut(&ticket.round) {
             round.made = Some(made);
         }
         self.changed.notify_all();
@@ -145,7 +110,7 @@ impl Board {
     pub fn take<R: Send + Sync + 'static>(
         &self,
         rank: usize,
-        exchange: Exchange,
+        ticket: &Ticket,
     ) -> Result<Arc<R>, ParallelError> {
         // `None` for ever.
         let due = Instant::now().checked_add(self.deadline);
@@ -155,11 +120,11 @@ impl Board {
                 return Err(failure.clone());
             }
             let world = state.workers.len();
-            let Some(round) = state.rounds.get_mut(&exchange.round) else { break };
+            let Some(round) = state.rounds.get_mut(&ticket.round) else { break };
             if let Some(made) = round.made.clone() {
                 round.taken += 1;
                 if round.taken == world {
-                    state.rounds.remove(&exchange.round);
+                    state.rounds.remove(&ticket.round);
                 }
                 match made.downcast() {
                     Ok(made) => return Ok(made),
@@ -170,7 +135,7 @@ impl Board {
                 (0..world).filter(|&other| round.labels[other].is_none()).collect();
             let step = state.workers[rank].step;
             let ended = missing.iter().find(|&&other| state.workers[other].has_ended);
-            let what = || exchange.label.to_string();
+            let what = || ticket.what.clone();
             if let Some(&other) = ended {
                 let steps = state.workers[other].step;
                 let error =
@@ -204,9 +169,9 @@ impl Board {
         first.clone()
     }
 
-    /// Ends the run with an error of a worker.
-    pub fn end_with(&self, error: ParallelError) {
-        self.fail(&mut self.state.lock(), error);
+    /// Ends the run with an error of a worker, unless it has failed already. Returns the first error.
+    pub fn end_with(&self, error: ParallelError) -> ParallelError {
+        self.fail(&mut self.state.lock(), error)
     }
 
     /// Notes that a worker begins its next step.

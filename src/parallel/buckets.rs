@@ -1,112 +1,230 @@
-//! The mean of gradients, in buckets: while one is summed on the host, the device copies the next.
+//! The mean of gradients, in buckets: while one is added up, the device copies the next, or computes it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Shape, Tensor, TensorData};
 
 use super::ParallelError;
-use super::board::{Exchange, Label};
-use super::peers::Peers;
-use crate::backend::Wgsl;
+use super::peers::{Label, Peers};
+use super::transport::Pending;
+use crate::backend::{Wgsl, WgslTensor};
 use crate::train::Readback;
 
-/// Numbers of a bucket, at most: those of a readback that is taken later.
+/// Numbers of a bucket, at most: half of those of a readback that is taken later.
 const BUCKET: usize = 1 << 20;
 /// Buckets that the device copies ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = 8;
 
-/// A gradient as one axis.
+/// The gradient of a parameter.
 struct Gradient {
+    shape: Shape,
     dtype: DType,
-    /// `None` is zeros.
+    /// As one axis. `None` is zeros.
     flat: Option<Tensor<Wgsl, 1>>,
-    len: usize,
+    /// It is computed, or there is none.
+    is_complete: bool,
+    /// What the backward pass computed, if it is watched.
+    watched: Option<WgslTensor>,
+    /// The mean of all workers, in pieces.
+    mean: Vec<Tensor<Wgsl, 1>>,
+    /// Whether a worker with samples has the gradient.
+    is_there: bool,
 }
 
 /// Which numbers of which gradient are in a bucket.
-type Pieces = Vec<(usize, std::ops::Range<usize>)>;
+type Pieces = Vec<(usize, Range<usize>)>;
 
-/// Returns the mean of the gradients of all workers, each weighted by its samples.
-pub(super) fn mean<B, M>(
-    peers: &Peers,
-    mut gradients: GradientsParams,
-    module: &M,
-    samples: usize,
-) -> Result<GradientsParams, ParallelError>
-where
-    B: AutodiffBackend<InnerBackend = Wgsl>,
-    M: AutodiffModule<B>,
-{
-    if peers.world == 1 {
-        return Ok(gradients);
-    }
-    let mut taken = Take { gradients: &mut gradients, seen: HashSet::new(), taken: Vec::new() };
-    module.visit(&mut taken);
-    let mut taken = taken.taken;
-
-    let present: Vec<bool> = taken.iter().map(|gradient| gradient.flat.is_some()).collect();
-    let label = Label::Samples { parameters: taken.len() };
-    let all = peers.exchange(label, (samples, present), |all| {
-        let mut total = 0;
-        let mut present = vec![false; all.first().map_or(0, |(_, present)| present.len())];
-        for (samples, of_worker) in all {
-            total += samples;
-            present.iter_mut().zip(of_worker).for_each(|(any, one)| *any |= one);
-        }
-        (total, present)
-    })?;
-    let (total, present) = &*all;
-    if *total == 0 {
-        return Ok(gradients);
-    }
-    let share = (samples as f64 / *total as f64) as f32;
-
-    let lens: Vec<usize> =
-        taken.iter().zip(present).map(|(one, any)| if *any { one.len } else { 0 }).collect();
-    let buckets = divided(&lens);
-    let mut means: Vec<Vec<Tensor<Wgsl, 1>>> = taken.iter().map(|_| Vec::new()).collect();
-    let mut copied: VecDeque<Readback> = VecDeque::new();
-    let mut summed: VecDeque<Exchange> = VecDeque::new();
-    let mut to_copy = buckets.iter();
-    for (index, bucket) in buckets.iter().enumerate() {
-        while copied.len() < AHEAD
-            && let Some(next) = to_copy.next()
-        {
-            let flat = joined(next, &taken, peers);
-            copied.push_back(Readback::start(flat).map_err(|error| peers.device_failed(&error))?);
-        }
-        let Some(readback) = copied.pop_front() else { continue };
-        let data = readback.take().map_err(|error| peers.device_failed(&error))?;
-        let numbers = data.into_vec::<f32>().map_err(|error| peers.device_failed(&error))?;
-        let len = bucket.iter().map(|(_, range)| range.len()).sum();
-        let label = Label::Bucket { index, of: buckets.len(), len };
-        summed.push_back(peers.put(label, (share, numbers), weighted_sum)?);
-        // The others may still copy this bucket: the one before is taken first.
-        if summed.len() > 1 {
-            upload(peers, &mut summed, &buckets[index - 1], &mut means)?;
-        }
-    }
-    if let Some(last) = buckets.last() {
-        upload(peers, &mut summed, last, &mut means)?;
-    }
-    taken.iter_mut().for_each(|gradient| gradient.flat = None);
-    module.visit(&mut Register {
-        gradients: &mut gradients,
-        seen: HashSet::new(),
-        means: means.into_iter(),
-        taken: taken.iter(),
-    });
-    Ok(gradients)
+/// The exchange of the gradients of a step. Its buckets begin with the last parameters, because a backward pass does.
+pub(super) struct Exchange {
+    peers: Arc<Peers>,
+    /// The part of all samples that this worker has.
+    share: f32,
+    gradients: Vec<Gradient>,
+    indices: HashMap<ParamId, usize>,
+    buckets: Vec<Pieces>,
+    /// Buckets that the device copies, that were copied, and whose means were uploaded, so far.
+    started: usize,
+    copied: usize,
+    uploaded: usize,
+    readbacks: VecDeque<Readback>,
+    sums: VecDeque<Pending<Arc<Vec<f32>>>>,
 }
 
-/// Divides gradients of these lengths into buckets, in order. A gradient may be in several.
+impl Exchange {
+    /// Tells the others the samples of this worker. Returns `None` if there are none at all.
+    pub fn start<B, M>(
+        peers: &Arc<Peers>,
+        module: &M,
+        samples: usize,
+    ) -> Result<Option<Self>, ParallelError>
+    where
+        B: AutodiffBackend,
+        M: Module<B>,
+    {
+        let mut found = Find::default();
+        module.visit(&mut found);
+        let Find { gradients, indices } = found;
+        let shapes: Vec<&Shape> = gradients.iter().map(|gradient| &gradient.shape).collect();
+        let checksum = crc32fast::hash(format!("{shapes:?}").as_bytes());
+        let label =
+            Label::Samples(format!("{} parameters (shapes {checksum:08x})", gradients.len()));
+        let all = peers.gather_numbers(&label, &[samples as f64])?.concat();
+        let total: f64 = all.iter().sum();
+        if total == 0.0 {
+            return Ok(None);
+        }
+        let lens: Vec<usize> = shapes.iter().map(|shape| shape.num_elements()).collect();
+        Ok(Some(Self {
+            peers: peers.clone(),
+            share: (samples as f64 / total) as f32,
+            gradients,
+            indices,
+            buckets: divided(&lens),
+            started: 0,
+            copied: 0,
+            uploaded: 0,
+            readbacks: VecDeque::new(),
+            sums: VecDeque::new(),
+        }))
+    }
+
+    /// Returns the place of each parameter that has a gradient.
+    pub fn indices(&self) -> &HashMap<ParamId, usize> {
+        &self.indices
+    }
+
+    /// Returns the type of a parameter.
+    pub fn dtype(&self, index: usize) -> DType {
+        self.gradients[index].dtype
+    }
+
+    /// Takes a gradient, in the type of its parameter, from a backward pass.
+    pub fn watched<const D: usize>(
+        &mut self,
+        index: usize,
+        gradient: Tensor<Wgsl, D>,
+    ) -> Result<(), ParallelError> {
+        let of_parameter = &mut self.gradients[index];
+        // A second backward pass is not watched.
+        if of_parameter.is_complete {
+            return Ok(());
+        }
+        of_parameter.watched = Some(gradient.clone().into_primitive().tensor());
+        let len = of_parameter.shape.num_elements();
+        self.add(index, Some(gradient.reshape([len])))
+    }
+
+    /// Takes a gradient that is complete, and goes on with the buckets that are.
+    fn add(&mut self, index: usize, flat: Option<Tensor<Wgsl, 1>>) -> Result<(), ParallelError> {
+        let gradient = &mut self.gradients[index];
+        gradient.flat = flat.map(|flat| flat.cast(DType::F32));
+        gradient.is_complete = true;
+        self.advance()
+    }
+
+    fn is_complete(&self, bucket: &Pieces) -> bool {
+        bucket.iter().all(|(index, _)| self.gradients[*index].is_complete)
+    }
+
+    /// Copies the buckets that are complete, and exchanges those that were copied. Waits if the device is behind.
+    fn advance(&mut self) -> Result<(), ParallelError> {
+        while self.buckets.get(self.started).is_some_and(|bucket| self.is_complete(bucket)) {
+            if self.readbacks.len() == AHEAD {
+                self.exchange()?;
+            }
+            let numbers = joined(&self.buckets[self.started], &self.gradients, &self.peers);
+            let readback = Readback::start(numbers);
+            self.readbacks.push_back(readback.map_err(|error| self.peers.device_failed(&error))?);
+            self.started += 1;
+        }
+        while self.readbacks.front().is_some_and(Readback::is_ready) {
+            self.exchange()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest bucket that is copied, and begins to add those of all workers.
+    fn exchange(&mut self) -> Result<(), ParallelError> {
+        if self.sums.len() == AHEAD {
+            self.upload()?;
+        }
+        let Some(readback) = self.readbacks.pop_front() else { return Ok(()) };
+        let peers = self.peers.clone();
+        let data = readback.take().map_err(|error| peers.device_failed(&error))?;
+        let mut numbers = data.into_vec::<f32>().map_err(|error| peers.device_failed(&error))?;
+        // Which gradients there are: all workers, or none, have a mean.
+        numbers.extend(ends(&self.buckets[self.copied], &self.gradients).map(|index| {
+            let is_there = self.gradients[index].flat.is_some();
+            f32::from(u8::from(is_there))
+        }));
+        let (index, of, len) = (self.copied, self.buckets.len(), numbers.len());
+        self.sums.push_back(peers.start_sum(
+            &Label::Bucket { index, of, len },
+            self.share,
+            numbers,
+        )?);
+        self.copied += 1;
+        Ok(())
+    }
+
+    /// Takes the sum of the oldest bucket, and uploads it.
+    fn upload(&mut self) -> Result<(), ParallelError> {
+        let Some(sum) = self.sums.pop_front() else { return Ok(()) };
+        let sum = sum()?;
+        let bucket = &self.buckets[self.uploaded];
+        self.uploaded += 1;
+        let len = bucket.iter().map(|(_, range)| range.len()).sum();
+        let data = TensorData::new(sum[..len].to_vec(), [len]);
+        let mean = Tensor::<Wgsl, 1>::from_data(data, (&self.peers.device, DType::F32));
+        let ends: Vec<usize> = ends(bucket, &self.gradients).collect();
+        for (index, is_there) in ends.into_iter().zip(&sum[len..]) {
+            self.gradients[index].is_there = *is_there > 0.0;
+        }
+        let mut start = 0;
+        for (index, range) in bucket {
+            let end = start + range.len();
+            self.gradients[*index].mean.push(mean.clone().slice_dim(0, start..end));
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Takes the gradients that the backward pass did not give, exchanges what is left, and registers the means.
+    pub fn finish<B, M>(
+        mut self,
+        gradients: &mut GradientsParams,
+        module: &M,
+    ) -> Result<(), ParallelError>
+    where
+        B: AutodiffBackend<InnerBackend = Wgsl>,
+        M: Module<B>,
+    {
+        let mut take = Take { exchange: &mut self, gradients, result: Ok(()) };
+        module.visit(&mut take);
+        take.result?;
+        while self.uploaded < self.buckets.len() {
+            self.advance()?;
+            // The others may still copy the last one that this worker has: the one before is taken first.
+            match self.copied < self.buckets.len() && self.sums.len() < 2 {
+                true => self.exchange()?,
+                false => self.upload()?,
+            }
+        }
+        module.visit(&mut Register { exchange: &mut self, gradients });
+        Ok(())
+    }
+}
+
+/// Divides gradients of these lengths into buckets that begin with the last. A gradient may be in several.
 fn divided(lens: &[usize]) -> Vec<Pieces> {
     let mut buckets: Vec<Pieces> = Vec::new();
     let mut room = 0;
-    for (index, &len) in lens.iter().enumerate() {
+    for (index, &len) in lens.iter().enumerate().rev() {
         let mut start = 0;
         while start < len {
             if room == 0 {
@@ -123,12 +241,19 @@ fn divided(lens: &[usize]) -> Vec<Pieces> {
     buckets
 }
 
+/// Returns the gradients that end in a bucket.
+fn ends(bucket: &Pieces, gradients: &[Gradient]) -> impl Iterator<Item = usize> {
+    let last =
+        bucket.iter().filter(|(index, range)| range.end == gradients[*index].shape.num_elements());
+    last.map(|(index, _)| *index)
+}
+
 /// Returns the numbers of a bucket as one tensor.
 fn joined(bucket: &Pieces, gradients: &[Gradient], peers: &Peers) -> Tensor<Wgsl, 1> {
     let pieces: Vec<Tensor<Wgsl, 1>> = bucket
         .iter()
         .map(|(index, range)| match &gradients[*index].flat {
-            Some(flat) if *range == (0..gradients[*index].len) => flat.clone(),
+            Some(flat) if *range == (0..flat.dims()[0]) => flat.clone(),
             Some(flat) => flat.clone().slice_dim(0, range.clone()),
             None => Tensor::zeros([range.len()], (&peers.device, DType::F32)),
         })
@@ -136,84 +261,86 @@ fn joined(bucket: &Pieces, gradients: &[Gradient], peers: &Peers) -> Tensor<Wgsl
     Tensor::cat(pieces, 0)
 }
 
-/// Returns the sum of the numbers of all workers, each times its share, in the order of the workers.
-fn weighted_sum(all: Vec<(f32, Vec<f32>)>) -> Vec<f32> {
-    // The gradients of a worker without samples may be NaN.
-    let mut all = all.into_iter().filter(|(share, _)| *share > 0.0);
-    let Some((share, mut sums)) = all.next() else { return Vec::new() };
-    sums.iter_mut().for_each(|sum| *sum *= share);
-    for (share, numbers) in all {
-        sums.iter_mut().zip(&numbers).for_each(|(sum, number)| *sum += share * number);
-    }
-    sums
-}
-
-/// Takes the mean of the oldest bucket, and uploads it.
-fn upload(
-    peers: &Peers,
-    summed: &mut VecDeque<Exchange>,
-    bucket: &Pieces,
-    means: &mut [Vec<Tensor<Wgsl, 1>>],
-) -> Result<(), ParallelError> {
-    let Some(exchange) = summed.pop_front() else { return Ok(()) };
-    let mean = peers.take::<Vec<f32>>(exchange)?;
-    let len = mean.len();
-    let data = TensorData::new(mean.to_vec(), [len]);
-    let mean = Tensor::<Wgsl, 1>::from_data(data, (&peers.device, DType::F32));
-    let mut start = 0;
-    for (index, range) in bucket {
-        let end = start + range.len();
-        means[*index].push(mean.clone().slice_dim(0, start..end));
-        start = end;
-    }
-    Ok(())
-}
-
-/// Takes the gradients of parameters, in order.
-struct Take<'a> {
-    gradients: &'a mut GradientsParams,
+/// Finds the parameters that have gradients, in order.
+#[derive(Default)]
+struct Find {
+    gradients: Vec<Gradient>,
     /// A parameter that is used twice is visited twice.
-    seen: HashSet<ParamId>,
-    taken: Vec<Gradient>,
+    indices: HashMap<ParamId, usize>,
+}
+
+impl<B: AutodiffBackend> ModuleVisitor<B> for Find {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let value = param.val();
+        if !value.is_require_grad() || self.indices.contains_key(&param.id) {
+            return;
+        }
+        self.indices.insert(param.id, self.gradients.len());
+        self.gradients.push(Gradient {
+            shape: value.shape(),
+            dtype: value.dtype(),
+            flat: None,
+            is_complete: false,
+            watched: None,
+            mean: Vec::new(),
+            is_there: false,
+        });
+    }
+}
+
+/// Takes the gradients that are not there yet.
+struct Take<'a> {
+    exchange: &'a mut Exchange,
+    gradients: &'a mut GradientsParams,
+    result: Result<(), ParallelError>,
 }
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Take<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        if !self.seen.insert(param.id) {
-            return;
+        let Some(&index) = self.exchange.indices.get(&param.id) else { return };
+        let found = self.gradients.remove::<Wgsl, D>(param.id);
+        let gradient = &mut self.exchange.gradients[index];
+        match (found, gradient.watched.take()) {
+            (found, None) if !gradient.is_complete => {
+                let len = gradient.shape.num_elements();
+                let flat = found.map(|found| found.reshape([len]));
+                if self.result.is_ok() {
+                    self.result = self.exchange.add(index, flat);
+                }
+            }
+            // It was taken before.
+            (None, None) => {}
+            (Some(found), Some(watched))
+                if found.clone().into_primitive().tensor().shares_memory(&watched) => {}
+            _ if self.result.is_err() => {}
+            _ => {
+                let message = "the gradients are not those of the watched backward pass alone; \
+                               compute the whole loss with the module that `Worker::watch` \
+                               returned, and accumulate without it";
+                self.result = Err(self.exchange.peers.failed(message.to_owned()));
+            }
         }
-        let value = param.val();
-        let (dtype, len) = (value.dtype(), value.shape().num_elements());
-        let gradient = self.gradients.remove::<Wgsl, D>(param.id);
-        let flat = gradient.map(|gradient| gradient.cast(DType::F32).reshape([len]));
-        self.taken.push(Gradient { dtype, flat, len });
     }
 }
 
-/// Registers the means of gradients, in the order in which they were taken.
+/// Registers the means.
 struct Register<'a> {
+    exchange: &'a mut Exchange,
     gradients: &'a mut GradientsParams,
-    seen: HashSet<ParamId>,
-    means: std::vec::IntoIter<Vec<Tensor<Wgsl, 1>>>,
-    taken: std::slice::Iter<'a, Gradient>,
 }
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Register<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        let (Some(mut pieces), Some(Gradient { dtype, .. })) =
-            (self.means.next(), self.taken.next())
-        else {
-            return;
-        };
+        let Some(&index) = self.exchange.indices.get(&param.id) else { return };
+        let gradient = &mut self.exchange.gradients[index];
+        let mut pieces = std::mem::take(&mut gradient.mean);
         let mean = match pieces.len() {
+            _ if !gradient.is_there => return,
             0 => return,
             1 => pieces.swap_remove(0),
             _ => Tensor::cat(pieces, 0),
         };
-        let mean = mean.reshape(param.val().shape()).cast(*dtype);
+        let mean = mean.reshape(gradient.shape.clone()).cast(gradient.dtype);
         self.gradients.register::<Wgsl, D>(param.id, mean);
     }
 }
@@ -223,29 +350,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_have_all_numbers_once_and_in_order() {
-        let lens = [3, 0, BUCKET - 3, 1, 2 * BUCKET + 5, 7];
+    fn buckets_have_all_numbers_once_and_begin_with_the_last_gradients() {
+        let lens = [7, 2 * BUCKET + 5, 1, BUCKET - 3, 0, 3];
         let buckets = divided(&lens);
         assert_eq!(buckets.len(), 4);
-        let mut next = (0, 0);
+        let mut next = (5, 0);
         for (index, range) in buckets.iter().flatten() {
             while next.1 == lens[next.0] {
-                next = (next.0 + 1, 0);
+                next = (next.0 - 1, 0);
             }
             assert_eq!((*index, range.start), next);
             next.1 = range.end;
         }
-        assert_eq!(next, (5, 7));
+        assert_eq!(next, (0, 7));
         let sizes = buckets.iter().map(|pieces| pieces.iter().map(|(_, r)| r.len()).sum::<usize>());
         assert_eq!(sizes.collect::<Vec<_>>(), [BUCKET, BUCKET, BUCKET, 13]);
         assert!(divided(&[0, 0]).is_empty());
-    }
-
-    #[test]
-    fn sums_are_weighted() {
-        let sum = weighted_sum(vec![(0.25, vec![4.0, 8.0]), (0.75, vec![4.0, 0.0])]);
-        assert_eq!(sum, [4.0, 2.0]);
-        let without = weighted_sum(vec![(0.0, vec![f32::NAN; 2]), (1.0, vec![1.0, 2.0])]);
-        assert_eq!(without, [1.0, 2.0]);
     }
 }

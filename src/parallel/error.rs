@@ -105,6 +105,18 @@ pub enum ParallelError {
         /// What each worker has.
         values: Vec<String>,
     },
+    /// A worker makes another exchange before it takes the mean of the gradients that it watches.
+    #[error(
+        "worker {rank} comes to {what} in step {step}, and watches a backward pass; call `Worker::mean` first"
+    )]
+    Watching {
+        /// The worker.
+        rank: usize,
+        /// Its step, from 0.
+        step: u64,
+        /// What is exchanged.
+        what: String,
+    },
     /// A device failed while data was read from it or written to it.
     #[error("the device of worker {rank} failed in step {step}: {message}")]
     DeviceFailed {

@@ -51,10 +51,14 @@ mod error;
 mod part;
 mod peers;
 mod replicas;
+mod threads;
+mod transport;
+mod watch;
 mod worker;
 mod workers;
 
 pub use error::ParallelError;
 pub use part::{Part, Rest};
+pub use transport::{Gathered, Pending, Transport};
 pub use worker::Worker;
-pub use workers::{Workers, run};
+pub use workers::{Workers, run, run_on};

@@ -1,79 +1,142 @@
-//! A worker's connection to the others.
+//! A worker's device, and its connection to the others.
 
-use std::cell::Cell;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ParallelError;
-use super::board::{Board, Exchange, Label};
+use super::transport::{Gathered, Pending, Transport};
 use crate::device::WgslDevice;
 
-/// A worker's connection to the others of a run.
+/// An exchange, as messages name it. Equal on all workers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Label {
+    /// The shapes of a module whose parameters are sent.
+    Shapes(String),
+    /// A tensor of the first worker.
+    Tensor { index: usize, of: usize },
+    /// The samples of a step, and the shapes of gradients.
+    Samples(String),
+    /// A bucket of gradients.
+    Bucket { index: usize, of: usize, len: usize },
+    /// Numbers that are added.
+    Sum(usize),
+    /// A value that must be equal.
+    Agreement(String),
+    /// Checksums of parameters.
+    Checksums,
+    /// Measured speeds.
+    Speed,
+}
+
+impl Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shapes(shapes) => write!(f, "a broadcast of {shapes}"),
+            Self::Tensor { index, of } => write!(f, "a broadcast of tensor {} of {of}", index + 1),
+            Self::Samples(shapes) => write!(f, "the mean of gradients of {shapes}"),
+            Self::Bucket { index, of, len } => {
+                write!(f, "bucket {} of {of} of the gradients, {len} numbers", index + 1)
+            }
+            Self::Sum(len) => write!(f, "a sum of {len} numbers"),
+            Self::Agreement(what) => write!(f, "an agreement on {what}"),
+            Self::Checksums => f.write_str("a comparison of parameters"),
+            Self::Speed => f.write_str("measured speeds"),
+        }
+    }
+}
+
+/// A worker's device, and its connection to the others.
 pub(super) struct Peers {
     pub rank: usize,
     pub world: usize,
     pub device: WgslDevice,
-    board: Arc<Board>,
-    /// The exchanges so far.
-    rounds: Cell<u64>,
+    transport: Arc<dyn Transport>,
+    /// Whether gradients are exchanged during a backward pass.
+    is_watching: AtomicBool,
 }
 
 impl Peers {
-    pub fn new(rank: usize, devices: &[WgslDevice], board: &Arc<Board>) -> Self {
-        let (world, device) = (devices.len(), devices[rank]);
-        Self { rank, world, device, board: board.clone(), rounds: Cell::new(0) }
+    pub fn new(transport: Arc<dyn Transport>, device: WgslDevice) -> Self {
+        let (rank, world) = (transport.rank(), transport.world());
+        Self { rank, world, device, transport, is_watching: AtomicBool::new(false) }
     }
 
-    /// Begins an exchange: puts this worker's value. The last worker makes the result of all.
-    pub fn put<T: Send + 'static, R: Send + Sync + 'static>(
-        &self,
-        label: Label,
-        value: T,
-        make: impl FnOnce(Vec<T>) -> R,
-    ) -> Result<Exchange, ParallelError> {
-        let round = self.rounds.replace(self.rounds.get() + 1);
-        let exchange = Exchange { round, label };
-        self.board.put(self.rank, &exchange, value, make)?;
-        Ok(exchange)
-    }
-
-    /// Waits for the result of an exchange.
-    pub fn take<R: Send + Sync + 'static>(
-        &self,
-        exchange: Exchange,
-    ) -> Result<Arc<R>, ParallelError> {
-        self.board.take(self.rank, exchange)
-    }
-
-    /// Exchanges values at once.
-    pub fn exchange<T: Send + 'static, R: Send + Sync + 'static>(
-        &self,
-        label: Label,
-        value: T,
-        make: impl FnOnce(Vec<T>) -> R,
-    ) -> Result<Arc<R>, ParallelError> {
-        if self.world == 1 {
-            return Ok(Arc::new(make(vec![value])));
+    /// Returns the connection for an exchange that is not of gradients.
+    fn idle(&self, label: &Label) -> Result<&dyn Transport, ParallelError> {
+        if self.is_watching.load(Ordering::Relaxed) {
+            let (rank, what) = (self.rank, label.to_string());
+            return Err(self.fail(ParallelError::Watching { rank, step: self.step(), what }));
         }
-        let exchange = self.put(label, value, make)?;
-        self.take(exchange)
+        Ok(&*self.transport)
+    }
+
+    /// Notes whether gradients are exchanged until the mean is taken: other exchanges are errors.
+    pub fn set_watching(&self, is_watching: bool) {
+        self.is_watching.store(is_watching, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of all workers.
+    pub fn gather(&self, label: &Label, bytes: Vec<u8>) -> Result<Gathered, ParallelError> {
+        let transport = self.idle(label)?;
+        match self.world {
+            1 => Ok(Arc::new(vec![bytes])),
+            _ => transport.gather(label.to_string(), bytes),
+        }
+    }
+
+    /// Returns the numbers of all workers, of which each has the same number.
+    pub fn gather_numbers(
+        &self,
+        label: &Label,
+        numbers: &[f64],
+    ) -> Result<Vec<Vec<f64>>, ParallelError> {
+        let all = self.gather(label, bytemuck::cast_slice(numbers).to_vec())?;
+        Ok(all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
+    }
+
+    /// Returns the bytes of the first worker, which alone has some.
+    pub fn broadcast(
+        &self,
+        label: &Label,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<Arc<Vec<u8>>, ParallelError> {
+        self.idle(label)?.broadcast(label.to_string(), bytes)
+    }
+
+    /// Begins to add the gradients of all workers, each times its share.
+    pub fn start_sum(
+        &self,
+        label: &Label,
+        share: f32,
+        numbers: Vec<f32>,
+    ) -> Result<Pending<Arc<Vec<f32>>>, ParallelError> {
+        self.transport.start_sum(label.to_string(), share, numbers)
+    }
+
+    /// Returns the step of this worker, from 0.
+    pub fn step(&self) -> u64 {
+        self.transport.step()
     }
 
     /// Ends a step of this worker.
     pub fn end_step(&self) {
-        self.board.end_step(self.rank);
+        self.transport.end_step();
     }
 
-    /// Ends the run with an error of this worker, unless it has failed already. Returns the error.
+    /// Ends the run with an error of this worker, unless it has failed already. Returns the first error.
     pub fn fail(&self, error: ParallelError) -> ParallelError {
-        self.board.end_with(error.clone());
-        error
+        self.transport.fail(error)
+    }
+
+    /// Ends the run with an error of this worker's program.
+    pub fn failed(&self, message: String) -> ParallelError {
+        self.fail(ParallelError::Failed { rank: self.rank, step: self.step(), message })
     }
 
     /// Ends the run with an error of the device.
     pub fn device_failed(&self, error: &dyn Display) -> ParallelError {
-        let step = self.board.step(self.rank);
-        let message = error.to_string();
-        self.fail(ParallelError::DeviceFailed { rank: self.rank, step, message })
+        let (rank, step, message) = (self.rank, self.step(), error.to_string());
+        self.fail(ParallelError::DeviceFailed { rank, step, message })
     }
 }

@@ -1,14 +1,11 @@
 //! The parameters of a module on several workers.
 
-use std::fmt::Write;
-
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::backend::{Backend, ExecutionError};
-use burn::tensor::{BasicOps, Bool, Int, Tensor, TensorData};
+use burn::tensor::{BasicOps, Bool, BoolStore, DType, Int, Shape, Tensor, TensorData};
 
 use super::ParallelError;
-use super::board::Label;
-use super::peers::Peers;
+use super::peers::{Label, Peers};
 use crate::device::WgslDevice;
 
 /// Returns a module with the tensors of the first worker's.
@@ -23,21 +20,27 @@ where
     if peers.world == 1 {
         return Ok(module);
     }
-    let mut data = None;
+    peers.gather(&Label::Shapes(shapes.text()), Vec::new())?;
+    let mut own = None;
     if peers.rank == 0 {
-        data = Some(read::<B, M>(peers, &module)?);
+        own = Some(read::<B, M>(peers, &module)?.into_iter());
     }
-    let label = Label::Broadcast(shapes.text());
-    let first = peers.exchange(label, data, |all| all.into_iter().next().flatten())?;
-    match &*first {
-        Some(data) if peers.rank != 0 => {
-            // What this worker added to running statistics would come after those of the first.
-            drop(module.clone().into_record());
-            let device = peers.device;
-            Ok(module.map(&mut Replace { data: data.iter(), device }))
+    let mut data = Vec::new();
+    for (index, (shape, dtype)) in shapes.all.iter().enumerate() {
+        let label = Label::Tensor { index, of: shapes.all.len() };
+        let own = own.as_mut().and_then(Iterator::next);
+        let own = own.map(|own| own.convert_dtype(*dtype).bytes.to_vec());
+        let bytes = peers.broadcast(&label, own)?;
+        if peers.rank != 0 {
+            data.push(TensorData::from_bytes_vec(bytes.to_vec(), shape.clone(), *dtype));
         }
-        _ => Ok(module),
     }
+    if peers.rank == 0 {
+        return Ok(module);
+    }
+    // What this worker added to running statistics would come after those of the first.
+    drop(module.clone().into_record());
+    Ok(module.map(&mut Replace { data: data.into_iter(), device: peers.device }))
 }
 
 /// Returns whether the tensors of a module have the same bits on all workers.
@@ -50,8 +53,8 @@ where
         return Ok(true);
     }
     let tensors = read::<B, M>(peers, module)?;
-    let own: Vec<u32> = tensors.iter().map(|data| crc32fast::hash(&data.bytes)).collect();
-    let sums = peers.exchange(Label::Checksums, own, |sums| sums)?;
+    let own = tensors.iter().flat_map(|data| crc32fast::hash(&data.bytes).to_le_bytes()).collect();
+    let sums = peers.gather(&Label::Checksums, own)?;
     Ok(sums.iter().all(|sum| *sum == sums[0]))
 }
 
@@ -68,41 +71,35 @@ fn read<B: Backend, M: Module<B>>(
     read.data.map_err(|error| peers.device_failed(&error))
 }
 
-/// The shapes of tensors, in order.
+/// The shapes and types of tensors, in order.
 #[derive(Default)]
 struct Shapes {
-    tensors: usize,
-    numbers: usize,
-    text: String,
+    all: Vec<(Shape, DType)>,
 }
 
 impl Shapes {
-    fn add(&mut self, kind: &str, dims: &[usize]) {
-        self.tensors += 1;
-        self.numbers += dims.iter().product::<usize>();
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "{kind}{dims:?}");
-    }
-
-    /// Returns a text that is equal for equal shapes.
+    /// Returns a text that is equal for equal shapes and types.
     fn text(&self) -> String {
-        let Self { tensors, numbers, text } = self;
-        let checksum = crc32fast::hash(text.as_bytes());
-        format!("{tensors} tensors with {numbers} numbers (shapes {checksum:08x})")
+        let numbers: usize = self.all.iter().map(|(shape, _)| shape.num_elements()).sum();
+        let checksum = crc32fast::hash(format!("{:?}", self.all).as_bytes());
+        format!("{} tensors with {numbers} numbers (shapes {checksum:08x})", self.all.len())
     }
 }
 
 impl<B: Backend> ModuleVisitor<B> for Shapes {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.add("float", &param.val().dims());
+        let value = param.val();
+        self.all.push((value.shape(), value.dtype()));
     }
 
     fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<B, D, Int>>) {
-        self.add("int", &param.val().dims());
+        let value = param.val();
+        self.all.push((value.shape(), value.dtype()));
     }
 
     fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<B, D, Bool>>) {
-        self.add("bool", &param.val().dims());
+        // Devices store booleans in different ways.
+        self.all.push((param.val().shape(), DType::Bool(BoolStore::Native)));
     }
 }
 
@@ -137,12 +134,12 @@ impl<B: Backend> ModuleVisitor<B> for Read {
 }
 
 /// Replaces tensors, in order.
-struct Replace<'a> {
-    data: std::slice::Iter<'a, TensorData>,
+struct Replace {
+    data: std::vec::IntoIter<TensorData>,
     device: WgslDevice,
 }
 
-impl Replace<'_> {
+impl Replace {
     /// Returns the next tensor, with the type of the old one.
     fn next<B, const D: usize, K>(&mut self, old: &Tensor<B, D, K>) -> Tensor<B, D, K>
     where
@@ -150,13 +147,13 @@ impl Replace<'_> {
         K: BasicOps<B>,
     {
         match self.data.next() {
-            Some(data) => Tensor::from_data(data.clone(), (&self.device, old.dtype())),
+            Some(data) => Tensor::from_data(data, (&self.device, old.dtype())),
             None => old.clone(),
         }
     }
 }
 
-impl<B: Backend<Device = WgslDevice>> ModuleMapper<B> for Replace<'_> {
+impl<B: Backend<Device = WgslDevice>> ModuleMapper<B> for Replace {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, old, mapper) = param.consume();
         let tensor = self.next(&old).set_require_grad(old.is_require_grad());

@@ -7,34 +7,39 @@ use std::sync::Arc;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 
-use super::board::{Board, Label};
 use super::part::{Part, Rest, divided};
-use super::peers::Peers;
-use super::{ParallelError, buckets, replicas};
+use super::peers::{Label, Peers};
+use super::transport::Transport;
+use super::watch::{self, Watched};
+use super::{ParallelError, replicas};
+use crate::Autodiff;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 use crate::train::Sampler;
 
 /// A worker of a run. Its program calls the methods that exchange values in the same order as those of the others.
 pub struct Worker {
-    peers: Peers,
+    peers: Arc<Peers>,
     /// The part of a batch of each worker; they add up to 1.
     shares: RefCell<Vec<f64>>,
+    /// The gradients of the backward pass that is watched.
+    watched: RefCell<Option<Watched>>,
 }
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Peers { rank, device, world, .. } = &self.peers;
+        let Peers { rank, device, world, .. } = &*self.peers;
         write!(f, "Worker {{ rank: {rank}, world: {world}, device: {device} }}")
     }
 }
 
 impl Worker {
-    pub(super) fn new(rank: usize, devices: &[WgslDevice], board: &Arc<Board>) -> Self {
-        let world = devices.len();
-        let shares = vec![1.0 / world as f64; world];
-        Self { peers: Peers::new(rank, devices, board), shares: RefCell::new(shares) }
+    pub(super) fn new(transport: Arc<dyn Transport>, device: WgslDevice) -> Self {
+        let peers = Arc::new(Peers::new(transport, device));
+        let shares = vec![1.0 / peers.world as f64; peers.world];
+        Self { peers, shares: RefCell::new(shares), watched: RefCell::new(None) }
     }
 
     /// Returns the number of this worker, from 0.
@@ -98,9 +103,52 @@ impl Worker {
         B: AutodiffBackend<InnerBackend = Wgsl>,
         M: AutodiffModule<B>,
     {
-        let mean = buckets::mean(&self.peers, gradients, module, samples)?;
+        let watched = self.watched.take();
+        let mean = watch::mean(&self.peers, watched, gradients, module, samples)?;
         self.peers.end_step();
         Ok(mean)
+    }
+
+    /// Returns a module whose gradients are exchanged while the backward pass computes the others. It is for one forward
+    /// and one backward pass, and the gradients are those of the module itself:
+    ///
+    /// ```
+    /// # use burn::nn::LinearConfig;
+    /// # use burn::optim::GradientsParams;
+    /// # use burn::tensor::Tensor;
+    /// # use burn_wgsl::parallel::{self, ParallelError, Workers};
+    /// # use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+    /// # let workers = Workers::threads([WgslDevice::Cpu; 2]).oversubscribed(true);
+    /// # parallel::run(workers, |worker| {
+    /// # let model = worker.broadcast(LinearConfig::new(4, 2).init::<Autodiff<Wgsl>>(&worker.device()))?;
+    /// # let (x, samples) = (Tensor::ones([8, 4], &worker.device()), 8);
+    /// let watched = worker.watch(&model, samples)?;
+    /// let loss = watched.forward(x).powi_scalar(2).mean();
+    /// let gradients = GradientsParams::from_grads(loss.backward(), &model);
+    /// let gradients = worker.mean(gradients, &model, samples)?;
+    /// # Ok::<_, ParallelError>(())
+    /// # })?;
+    /// # Ok::<(), ParallelError>(())
+    /// ```
+    ///
+    /// Until [`mean`](Self::mean), nothing else may be exchanged. Gradients that are accumulated, and those of a
+    /// parameter that is in the module twice, cannot be watched.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the modules differ, or another worker failed. If gradients cannot be exchanged,
+    /// [`mean`](Self::mean) returns the error.
+    pub fn watch<C, M>(&self, module: &M, samples: usize) -> Result<M, ParallelError>
+    where
+        C: CheckpointStrategy,
+        M: AutodiffModule<Autodiff<Wgsl, C>>,
+    {
+        if self.peers.world == 1 {
+            return Ok(module.clone());
+        }
+        let (module, watched) = Watched::start(&self.peers, module, samples)?;
+        self.watched.replace(Some(watched));
+        Ok(module)
     }
 
     /// Returns the sums of numbers of all workers, such as counts of a metric.
@@ -109,15 +157,12 @@ impl Worker {
     ///
     /// Returns an error if another worker has another number of them, or failed.
     pub fn sum(&self, numbers: &[f64]) -> Result<Vec<f64>, ParallelError> {
-        let sums = self.peers.exchange(Label::Sum(numbers.len()), numbers.to_vec(), |all| {
-            let mut all = all.into_iter();
-            let first = all.next().unwrap_or_default();
-            all.fold(first, |mut sums, numbers| {
-                sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
-                sums
-            })
-        })?;
-        Ok(sums.to_vec())
+        let mut all = self.peers.gather_numbers(&Label::Sum(numbers.len()), numbers)?.into_iter();
+        let first = all.next().unwrap_or_default();
+        Ok(all.fold(first, |mut sums, numbers| {
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+            sums
+        }))
     }
 
     /// Returns the mean of the values of all workers, each weighted by its samples, such as of a loss; NaN without
@@ -140,14 +185,13 @@ impl Worker {
     /// Returns an error that names the workers if it is not, or if another worker failed.
     pub fn agree(&self, what: &str, value: impl fmt::Display) -> Result<(), ParallelError> {
         let label = Label::Agreement(what.to_owned());
-        let values = self.peers.exchange(label, value.to_string(), |values| values)?;
-        match values.iter().all(|value| *value == values[0]) {
-            true => Ok(()),
-            false => {
-                let (what, values) = (what.to_owned(), values.to_vec());
-                Err(self.peers.fail(ParallelError::Disagree { what, values }))
-            }
+        let values = self.peers.gather(&label, value.to_string().into_bytes())?;
+        if values.iter().all(|value| *value == values[0]) {
+            return Ok(());
         }
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let (what, values) = (what.to_owned(), values.iter().map(text).collect());
+        Err(self.peers.fail(ParallelError::Disagree { what, values }))
     }
 
     /// Returns the module, with the parameters of the first worker's if those of any worker differ. Optimizers of
@@ -187,7 +231,7 @@ impl Worker {
     ///
     /// Returns an error if a speed is not above 0, or another worker failed.
     pub fn balance(&self, speed: f64) -> Result<(), ParallelError> {
-        let speeds = self.peers.exchange(Label::Speed, speed, |speeds| speeds)?;
+        let speeds = self.peers.gather_numbers(&Label::Speed, &[speed])?.concat();
         let wrong = speeds.iter().position(|speed| !(speed.is_finite() && *speed > 0.0));
         if let Some(rank) = wrong {
             return Err(self.peers.fail(ParallelError::NoSpeed { rank, speed: speeds[rank] }));

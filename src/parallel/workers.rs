@@ -11,7 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::board::Board;
-use super::{ParallelError, Worker};
+use super::threads::Threads;
+use super::{ParallelError, Transport, Worker};
 use crate::backend::use_stream;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice, use_on_thread};
 use crate::runtime::{Runtime, panic_message};
@@ -154,24 +155,21 @@ where
     E: Display,
 {
     let opened = workers.open()?;
-    let devices: Vec<WgslDevice> = opened.iter().map(|(device, _)| *device).collect();
-    let board = Arc::new(Board::new(devices.len(), workers.deadline));
-    let worker = |rank| Worker::new(rank, &devices, &board);
-    if devices.len() == 1 {
-        let result = run_one(&worker(0), 0, &board, &program);
-        return match (board.failure(), result) {
-            (None, Some(result)) => Ok(vec![result]),
-            (failure, _) => Err(failure.unwrap_or(ParallelError::NoDevice)),
-        };
+    let board = Arc::new(Board::new(opened.len(), workers.deadline));
+    let threads = |rank| Arc::new(Threads::new(rank, opened.len(), &board));
+    if let [(device, stream)] = opened[..] {
+        return Ok(vec![run_on_stream(threads(0), device, stream, &program)?]);
     }
-    let mut results: Vec<Option<T>> = devices.iter().map(|_| None).collect();
+    let mut results: Vec<Option<T>> = opened.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         for (rank, result) in results.iter_mut().enumerate() {
-            let (worker, board, program) = (worker(rank), &*board, &program);
-            let (_, stream) = opened[rank];
+            let (threads, board, program) = (threads(rank), &*board, &program);
+            let (device, stream) = opened[rank];
             let thread = std::thread::Builder::new().name(format!("worker {rank}"));
-            let started = thread
-                .spawn_scoped(scope, move || *result = run_one(&worker, stream, board, program));
+            let started = thread.spawn_scoped(scope, move || {
+                *result = run_on_stream(threads, device, stream, program).ok();
+                board.end(rank);
+            });
             if let Err(error) = started {
                 board.end_with(ParallelError::NoThread { rank, reason: error.to_string() });
                 board.end(rank);
@@ -189,35 +187,47 @@ where
     }
 }
 
-/// Runs the program of a worker. Returns its result unless it failed, which it tells the others.
-fn run_one<T, E: Display>(
-    worker: &Worker,
+/// Runs the program of one worker on a connection to the others, in the thread that calls. [`run`] does this in each of
+/// its threads; a [`Transport`] between processes does it in each process.
+///
+/// If the program fails, the connection is told why.
+///
+/// # Errors
+///
+/// Returns the first error of all workers.
+pub fn run_on<T, E: Display>(
+    transport: Arc<dyn Transport>,
+    device: WgslDevice,
+    program: impl FnOnce(&Worker) -> Result<T, E>,
+) -> Result<T, ParallelError> {
+    run_on_stream(transport, device, 0, program)
+}
+
+/// As [`run_on`], with a stream of random numbers of its own for each worker of a device.
+fn run_on_stream<T, E: Display>(
+    transport: Arc<dyn Transport>,
+    device: WgslDevice,
     stream: usize,
-    board: &Board,
-    program: &impl Fn(&Worker) -> Result<T, E>,
-) -> Option<T> {
-    let rank = worker.rank();
+    program: impl FnOnce(&Worker) -> Result<T, E>,
+) -> Result<T, ParallelError> {
+    let worker = Worker::new(transport.clone(), device);
     let result = catch_unwind(AssertUnwindSafe(|| {
-        // Workers that share a device have random numbers of their own.
         use_stream(stream);
         // What the program creates on the default device is on this one.
-        let _default = use_on_thread(worker.device());
-        program(worker)
+        let _default = use_on_thread(device)?;
+        Ok::<_, DeviceError>(program(&worker))
     }));
-    let step = board.step(rank);
-    let result = match result {
-        Ok(Ok(result)) => Some(result),
-        Ok(Err(error)) => {
-            // If it is the failure of another worker, that one is known already.
-            board.end_with(ParallelError::Failed { rank, step, message: format!("{error:#}") });
-            None
-        }
+    let (rank, step) = (transport.rank(), transport.step());
+    let error = match result {
+        // It may have passed over the failure of another worker.
+        Ok(Ok(Ok(result))) => return transport.failure().map_or(Ok(result), Err),
+        // If it is the failure of another worker, that one is known already.
+        Ok(Ok(Err(error))) => ParallelError::Failed { rank, step, message: format!("{error:#}") },
+        Ok(Err(error)) => ParallelError::Device { rank, error },
         Err(panic) => {
             let message = panic_message(&*panic);
-            board.end_with(ParallelError::Panicked { rank, step, message });
-            None
+            ParallelError::Panicked { rank, step, message }
         }
     };
-    board.end(rank);
-    result
+    Err(transport.fail(error))
 }

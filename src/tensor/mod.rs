@@ -385,6 +385,15 @@ impl Tensor {
         self
     }
 
+    /// Returns whether `other` is in the same memory, or will be when both are computed.
+    pub fn shares_memory(&self, other: &Tensor) -> bool {
+        match (self.memory(), other.memory(), self.pending(), other.pending()) {
+            (Some(own), Some(other), ..) => Arc::ptr_eq(own, other),
+            (None, None, Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+
     /// Checks that `other` is on the same device.
     ///
     /// # Errors

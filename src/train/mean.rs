@@ -74,6 +74,10 @@ impl<M> MeanGradients<M> {
             return;
         }
         self.samples += samples;
+        if self.samples == samples {
+            self.mean = gradients;
+            return;
+        }
         let share = samples as f64 / self.samples as f64;
         module.visit(&mut Add { mean: &mut self.mean, gradients, share, seen: HashSet::new() });
     }

@@ -91,8 +91,17 @@ fn floats<const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
     tensor.into_data().to_vec().expect("it is f32")
 }
 
+/// How gradients are exchanged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Exchanged {
+    /// While the backward pass computes the others.
+    Watched,
+    /// After it, and after this many passes.
+    After(usize),
+}
+
 /// Trains a network for ten steps with batches of 64. Returns its weights.
-fn train(worker: &Worker, accumulate: usize) -> Result<Vec<f32>, ParallelError> {
+fn train(worker: &Worker, exchanged: Exchanged) -> Result<Vec<f32>, ParallelError> {
     let device = worker.device();
     // Each worker has a network of its own until the first one's is sent.
     let model = Cnn::<B>::new(&device).map(&mut Fill { seed: 50 * worker.rank(), device });
@@ -107,9 +116,14 @@ fn train(worker: &Worker, accumulate: usize) -> Result<Vec<f32>, ParallelError> 
         let items = if step == 9 { 37 } else { 64 };
         let order = part.epoch(items, own, 0);
         let mut sum = MeanGradients::new();
-        for items in order.chunks(order.len().div_ceil(accumulate)) {
+        let passes = if let Exchanged::After(passes) = exchanged { passes } else { 1 };
+        for items in order.chunks(order.len().div_ceil(passes)) {
             let rows = items[0]..items[0] + items.len();
-            let found = model.forward(images.clone().slice_dim(0, rows.clone()));
+            let watched = match exchanged {
+                Exchanged::Watched => worker.watch(&model, order.len())?,
+                Exchanged::After(_) => model.clone(),
+            };
+            let found = watched.forward(images.clone().slice_dim(0, rows.clone()));
             let loss = (found - labels.clone().slice_dim(0, rows)).powi_scalar(2).mean();
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
             sum.add(&model, gradients, items.len());
@@ -125,12 +139,15 @@ fn train(worker: &Worker, accumulate: usize) -> Result<Vec<f32>, ParallelError> 
 #[test]
 fn workers_take_the_steps_of_one_with_the_whole_batch() {
     for devices in worlds() {
-        let program = |worker: &Worker| train(worker, 1);
+        let program = |worker: &Worker| train(worker, Exchanged::After(1));
         let one = parallel::run(Workers::alone(devices[0]), program).expect("it trains").remove(0);
-        for accumulate in [1, 3] {
-            let all = parallel::run(workers(&devices), |worker| train(worker, accumulate));
+        let mut after = None;
+        for exchanged in [Exchanged::After(1), Exchanged::Watched, Exchanged::After(3)] {
+            let all = parallel::run(workers(&devices), |worker| train(worker, exchanged));
             let all = all.expect("they train");
             assert!(all.iter().all(|weights| *weights == all[0]), "equal bits on {devices:?}");
+            let after = after.get_or_insert_with(|| all[0].clone());
+            assert!(exchanged != Exchanged::Watched || *after == all[0], "on {devices:?}");
             let difference = |(a, b): (&f32, &f32)| (a - b).abs();
             let worst = one.iter().zip(&all[0]).map(difference).fold(0.0, f32::max);
             assert!(worst <= 1e-6, "{worst} on {devices:?}");
@@ -147,11 +164,18 @@ fn gradients_of_more_than_a_bucket_are_averaged() {
             let layer = LinearConfig::new(1100, 1200).init::<B>(&device);
             let layer = worker.broadcast(layer)?;
             let x = Tensor::<B, 2>::ones([1, 1100], &device) * (worker.rank() + 1) as f64;
-            let loss = layer.forward(x).sum();
+            let loss = layer.forward(x.clone()).sum();
             let gradients = GradientsParams::from_grads(loss.backward(), &layer);
             // The weights are 1, 2, ...
-            let mut mean = worker.mean(gradients, &layer, worker.rank() + 1)?;
+            let samples = worker.rank() + 1;
+            let mut mean = worker.mean(gradients, &layer, samples)?;
             let mean: Tensor<Wgsl, 2> = mean.remove(layer.weight.id).expect("it has gradients");
+            let watched = worker.watch(&layer, samples)?;
+            let gradients = watched.forward(x).sum().backward();
+            let gradients = GradientsParams::from_grads(gradients, &layer);
+            let mut again = worker.mean(gradients, &layer, samples)?;
+            let again: Tensor<Wgsl, 2> = again.remove(layer.weight.id).expect("it has gradients");
+            again.into_data().assert_eq(&mean.to_data(), true);
             let [least, most] = [mean.clone().min(), mean.max()].map(Tensor::into_scalar);
             assert_eq!(least, most);
             Ok::<_, ParallelError>(most)
@@ -186,6 +210,76 @@ fn a_parameter_that_one_worker_does_not_use_has_the_gradients_of_the_others() {
     let results = results.expect("they compute");
     assert_eq!(results[0], results[1]);
     assert_eq!(results[0], [[1.0, 1.0], [0.5, 0.5]]);
+}
+
+#[test]
+fn a_watched_module_may_have_frozen_and_unused_parameters() {
+    for devices in worlds() {
+        let results = parallel::run(workers(&devices), |worker| {
+            let device = worker.device();
+            let layer = || LinearConfig::new(3, 3).with_bias(false).init::<B>(&device);
+            let layers = vec![layer(), layer().no_grad(), layer(), layer()];
+            let layers = worker.broadcast::<B, _>(layers)?;
+            let x = numbers(worker.rank(), [4, 3], &device);
+            let loss = |layers: &[Linear<B>]| {
+                let y = layers[..3].iter().fold(x.clone(), |x, layer| layer.forward(x));
+                y.powi_scalar(2).mean()
+            };
+            let mut found = Vec::new();
+            for watches in [false, true] {
+                let used = if watches { worker.watch(&layers, 4)? } else { layers.clone() };
+                let gradients = GradientsParams::from_grads(loss(&used).backward(), &layers);
+                let mut mean = worker.mean::<B, _>(gradients, &layers, 4)?;
+                assert_eq!(mean.len(), 2, "a layer is frozen, and one is not used");
+                let mean: Tensor<Wgsl, 2> = mean.remove(layers[0].weight.id).expect("it is there");
+                found.push(mean.into_data());
+            }
+            found[0].assert_eq(&found[1], true);
+            Ok::<_, ParallelError>(found.remove(0).to_vec::<f32>().expect("it is f32"))
+        });
+        let results = results.expect("they compute");
+        assert!(results.iter().all(|result| *result == results[0]), "on {devices:?}");
+    }
+}
+
+#[test]
+fn wrong_uses_of_a_watched_module_are_errors() {
+    type Wrong = fn(&Worker, &Linear<B>, Linear<B>) -> Result<(), ParallelError>;
+    let error = |wrong: Wrong| {
+        let result = parallel::run(cpus(2), |worker| {
+            let layer = worker.broadcast(LinearConfig::new(3, 2).init(&worker.device()))?;
+            let watched = worker.watch(&layer, 2)?;
+            wrong(worker, &layer, watched)
+        });
+        result.expect_err("it is wrong").to_string()
+    };
+    fn loss(layer: &Linear<B>, device: WgslDevice) -> Tensor<B, 1> {
+        layer.forward(Tensor::<B, 2>::ones([2, 3], &device)).sum()
+    }
+    // Part of the loss does not pass the nodes.
+    let both = error(|worker, layer, watched| {
+        let device = worker.device();
+        let gradients = (loss(layer, device) + loss(&watched, device)).backward();
+        let gradients = GradientsParams::from_grads(gradients, layer);
+        worker.mean(gradients, layer, 2).map(drop)
+    });
+    assert!(both.contains("are not those of the watched backward pass"), "{both}");
+    let accumulated = error(|worker, layer, watched| {
+        let mut sum = MeanGradients::new();
+        for _ in 0..2 {
+            let gradients = loss(&watched, worker.device()).backward();
+            sum.add(layer, GradientsParams::from_grads(gradients, layer), 1);
+        }
+        worker.mean(sum.take(), layer, 2).map(drop)
+    });
+    assert!(accumulated.contains("accumulate without it"), "{accumulated}");
+    let between = error(|worker, _, _| worker.sum(&[1.0]).map(drop));
+    assert!(between.contains("call `Worker::mean` first"), "{between}");
+    let samples = error(|worker, layer, watched| {
+        let gradients = loss(&watched, worker.device()).backward();
+        worker.mean(GradientsParams::from_grads(gradients, layer), layer, 3).map(drop)
+    });
+    assert!(samples.contains("3 samples have gradients, and 2 are watched"), "{samples}");
 }
 
 #[test]

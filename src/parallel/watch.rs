@@ -1,0 +1,150 @@
+//! The mean of gradients, which are exchanged after a backward pass, or while it computes the others.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use burn::module::{AutodiffModule, ModuleMapper, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+use burn::tensor::backend::AutodiffBackend;
+use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use parking_lot::Mutex;
+
+use super::ParallelError;
+use super::buckets::Exchange;
+use super::peers::Peers;
+use crate::Autodiff;
+use crate::backend::Wgsl;
+use crate::custom::with_gradient;
+
+/// Returns the mean of the gradients of all workers, each weighted by its samples.
+pub(super) fn mean<B, M>(
+    peers: &Arc<Peers>,
+    watched: Option<Watched>,
+    mut gradients: GradientsParams,
+    module: &M,
+    samples: usize,
+) -> Result<GradientsParams, ParallelError>
+where
+    B: AutodiffBackend<InnerBackend = Wgsl>,
+    M: AutodiffModule<B>,
+{
+    if peers.world == 1 {
+        return Ok(gradients);
+    }
+    let exchange = match watched {
+        Some(watched) => watched.end(peers, samples)?,
+        None => Exchange::start::<B, M>(peers, module, samples)?,
+    };
+    if let Some(exchange) = exchange {
+        exchange.finish(&mut gradients, module)?;
+    }
+    Ok(gradients)
+}
+
+/// An exchange of gradients that goes on while a backward pass computes them.
+pub(super) struct Watched {
+    /// `None` if there are no samples.
+    exchange: Option<Arc<Mutex<Hooked>>>,
+    samples: usize,
+}
+
+/// What the nodes of the parameters get at.
+struct Hooked {
+    /// `None` once the mean is taken.
+    exchange: Option<Exchange>,
+    /// An error of the exchange, for when the mean is taken.
+    result: Result<(), ParallelError>,
+}
+
+impl Watched {
+    /// Returns a module whose parameters give their gradients to the exchange.
+    pub fn start<C, M>(
+        peers: &Arc<Peers>,
+        module: &M,
+        samples: usize,
+    ) -> Result<(M, Self), ParallelError>
+    where
+        C: CheckpointStrategy,
+        M: AutodiffModule<Autodiff<Wgsl, C>>,
+    {
+        let exchange = Exchange::start::<Autodiff<Wgsl, C>, M>(peers, module, samples)?;
+        let Some(exchange) = exchange else {
+            return Ok((module.clone(), Self { exchange: None, samples }));
+        };
+        let indices = exchange.indices().clone();
+        let hooked = Hooked { exchange: Some(exchange), result: Ok(()) };
+        let hooked = Arc::new(Mutex::new(hooked));
+        let mut watch = Watch { hooked: hooked.clone(), indices };
+        let module = module.clone().map(&mut watch);
+        peers.set_watching(true);
+        Ok((module, Self { exchange: Some(hooked), samples }))
+    }
+
+    /// Ends the watch. Returns what is left to do.
+    fn end(self, peers: &Peers, samples: usize) -> Result<Option<Exchange>, ParallelError> {
+        peers.set_watching(false);
+        let Some(hooked) = self.exchange else { return Ok(None) };
+        let mut hooked = hooked.lock();
+        std::mem::replace(&mut hooked.result, Ok(()))?;
+        if samples != self.samples {
+            let message =
+                format!("{samples} samples have gradients, and {} are watched", self.samples);
+            return Err(peers.failed(message));
+        }
+        Ok(hooked.exchange.take())
+    }
+}
+
+/// Where the node of a parameter puts its gradient.
+#[derive(Clone)]
+struct Hook {
+    hooked: Arc<Mutex<Hooked>>,
+    index: usize,
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hook").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl Hook {
+    /// Gives a gradient to the exchange, in the type of its parameter, and passes it on.
+    fn backward<const D: usize>(self, gradient: Tensor<Wgsl, D>) -> (Tensor<Wgsl, D>,) {
+        let mut hooked = self.hooked.lock();
+        let Hooked { exchange: Some(exchange), result } = &mut *hooked else {
+            return (gradient,);
+        };
+        let gradient = gradient.cast(exchange.dtype(self.index));
+        if result.is_ok() {
+            *result = exchange.watched(self.index, gradient.clone());
+        }
+        (gradient,)
+    }
+}
+
+/// Adds a node to each parameter that has a gradient.
+struct Watch {
+    hooked: Arc<Mutex<Hooked>>,
+    /// Those that have none yet. A module that uses one twice cannot be watched.
+    indices: HashMap<ParamId, usize>,
+}
+
+impl<C: CheckpointStrategy> ModuleMapper<Autodiff<Wgsl, C>> for Watch {
+    fn map_float<const D: usize>(
+        &mut self,
+        param: Param<Tensor<Autodiff<Wgsl, C>, D>>,
+    ) -> Param<Tensor<Autodiff<Wgsl, C>, D>> {
+        let (id, value, mapper) = param.consume();
+        let value = match self.indices.remove(&id) {
+            Some(index) => {
+                let hook = Hook { hooked: self.hooked.clone(), index };
+                with_gradient((value,), |(value,)| (value, hook), Hook::backward::<D>)
+            }
+            None => value,
+        };
+        Param::from_mapped_value(id, value, mapper)
+    }
+}
