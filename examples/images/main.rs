@@ -497,14 +497,13 @@ fn train_epochs(
 /// Classifies the test images, of which each worker has a part.
 fn test(source: &Source, training: &Training<'_>) -> Result<ConfusionMatrix> {
     let (worker, classes) = (training.worker, source.classes.len());
-    let until = |rank: usize| source.test.len() * rank / worker.world();
-    let (from, to) = (until(worker.rank()), until(worker.rank() + 1));
+    let own = worker.range(source.test.len());
     // Running statistics differ, and so may parameters on unlike devices: that of the first is tested, and saved.
     let model = worker.broadcast(training.trainer.model())?;
     let mut counts = vec![0.0; classes * classes];
-    if from < to {
-        let images = PartialDataset::new(source.test.clone(), from, to);
-        let config = LoaderConfig::new(TEST_BATCH.min(to - from));
+    if !own.is_empty() {
+        let images = PartialDataset::new(source.test.clone(), own.start, own.end);
+        let config = LoaderConfig::new(TEST_BATCH.min(own.len()));
         let loader: Loader<Wgsl, Labelled, Batch<Wgsl>> =
             Loader::new(images, Images(source.format), &worker.device(), config)?;
         let mut confusion = Confusion::new(classes, &worker.device());

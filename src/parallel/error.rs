@@ -105,6 +105,14 @@ pub enum ParallelError {
         /// What each worker has.
         values: Vec<String>,
     },
+    /// Another process has found why the run ends.
+    #[error("{message} (worker {rank} has found it)")]
+    Reported {
+        /// The worker that found it.
+        rank: usize,
+        /// Its error.
+        message: String,
+    },
     /// A worker makes another exchange before it takes the mean of the gradients that it watches.
     #[error(
         "worker {rank} comes to {what} in step {step}, and watches a backward pass; call `Worker::mean` first"

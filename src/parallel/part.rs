@@ -50,6 +50,15 @@ pub(super) fn divided(batch: usize, shares: &[f64]) -> Result<Vec<usize>, Parall
     Ok(sizes)
 }
 
+/// Returns which of some items are a worker's, by shares that add up to 1. A worker may have none.
+pub(super) fn range(items: usize, shares: &[f64], rank: usize) -> Range<usize> {
+    let until = |rank: usize| match rank == shares.len() {
+        true => items,
+        false => (shares[..rank].iter().sum::<f64>() * items as f64).round() as usize,
+    };
+    until(rank)..until(rank + 1)
+}
+
 impl<S: Sampler> Part<S> {
     pub(super) fn new(sampler: S, sizes: Vec<usize>, rank: usize, rest: Rest) -> Self {
         Self { sampler, sizes: sizes.into(), rank, rest }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use burn::module::{AutodiffModule, Module};
@@ -9,7 +10,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 
-use super::part::{Part, Rest, divided};
+use super::part::{Part, Rest, divided, range};
 use super::peers::{Label, Peers};
 use super::transport::Transport;
 use super::watch::{self, Watched};
@@ -253,6 +254,11 @@ impl Worker {
     /// Returns an error if there are fewer samples than workers.
     pub fn batch_size(&self, batch: usize) -> Result<usize, ParallelError> {
         Ok(self.divided(batch)?[self.peers.rank])
+    }
+
+    /// Returns which of some items, such as those of a test, are this worker's. It may have none.
+    pub fn range(&self, items: usize) -> Range<usize> {
+        range(items, &self.shares.borrow(), self.peers.rank)
     }
 
     /// Returns this worker's part of the items of a sampler, for a [`Loader`](crate::train::Loader) with batches of

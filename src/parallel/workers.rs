@@ -55,6 +55,22 @@ impl Workers {
         Self { deadline, ..self }
     }
 
+    /// Returns workers on other devices, with the same settings.
+    #[must_use]
+    pub fn on(self, devices: impl IntoIterator<Item = WgslDevice>) -> Self {
+        Self { devices: devices.into_iter().collect(), ..self }
+    }
+
+    /// Returns whether several workers may be on one device.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.oversubscribed
+    }
+
+    /// Returns how long a worker waits for the others.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// Returns the devices of the workers.
     pub fn devices(&self) -> &[WgslDevice] {
         &self.devices
@@ -70,34 +86,53 @@ impl Workers {
         self.devices.is_empty()
     }
 
-    /// Returns the devices of the workers, opened, and how many workers before each are on the same device.
-    fn open(&self) -> Result<Vec<(WgslDevice, usize)>, ParallelError> {
+    /// Checks the workers as [`run`] does before it starts them, on devices that are in this machine.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no device or no deadline, if a device does not exist, or if one is listed twice.
+    pub fn check(&self) -> Result<(), ParallelError> {
+        self.resolved().map(drop)
+    }
+
+    /// Returns what the devices of the workers are, and how many workers before each are on the same device.
+    fn resolved(&self) -> Result<Vec<(ResolvedDevice, usize)>, ParallelError> {
         if self.deadline.is_zero() {
             return Err(ParallelError::NoDeadline);
         }
+        if self.devices.is_empty() {
+            return Err(ParallelError::NoDevice);
+        }
         let mut copies: HashMap<ResolvedDevice, usize> = HashMap::new();
-        let mut opened = Vec::new();
-        for (rank, device) in self.devices.iter().enumerate() {
+        let resolved = self.devices.iter().enumerate().map(|(rank, device)| {
             let of_rank = |error| ParallelError::Device { rank, error };
             let resolved = device.resolve().map_err(of_rank)?;
             let copy = copies.entry(resolved).or_default();
             if *copy > 0 && !self.oversubscribed {
                 return Err(ParallelError::SameDevice { device: device.canonical().to_string() });
             }
-            let device = match (resolved, device) {
+            *copy += 1;
+            Ok((resolved, *copy - 1))
+        });
+        resolved.collect()
+    }
+
+    /// Returns the devices of the workers, opened, and how many workers before each are on the same device.
+    fn open(&self) -> Result<Vec<(WgslDevice, usize)>, ParallelError> {
+        let resolved = self.resolved()?.into_iter().enumerate();
+        let opened = resolved.map(|(rank, (resolved, copy))| {
+            let device = match (resolved, self.devices[rank]) {
                 (ResolvedDevice::Cpu, _) => WgslDevice::Cpu,
                 // A device of the program cannot be opened again.
-                (_, WgslDevice::Host(_)) => *device,
-                _ if self.devices.len() == 1 => *device,
-                (ResolvedDevice::Adapter(adapter), _) => own(adapter, *copy).map_err(of_rank)?,
+                (_, device @ WgslDevice::Host(_)) => device,
+                (_, device) if self.devices.len() == 1 => device,
+                (ResolvedDevice::Adapter(adapter), _) => {
+                    own(adapter, copy).map_err(|error| ParallelError::Device { rank, error })?
+                }
             };
-            opened.push((device, *copy));
-            *copy += 1;
-        }
-        match opened.is_empty() {
-            true => Err(ParallelError::NoDevice),
-            false => Ok(opened),
-        }
+            Ok((device, copy))
+        });
+        opened.collect()
     }
 }
 
