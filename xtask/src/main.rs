@@ -7,6 +7,7 @@ mod as_gpu;
 mod cargo_test;
 mod fuzz;
 mod gpus;
+mod mpi;
 mod options;
 mod pack;
 mod packages;
@@ -25,6 +26,7 @@ mod units;
 mod validate;
 mod vulkan;
 mod web;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,8 @@ Commands:
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
   ports     Check and test the crates for other versions of Burn
+  mpi       Check and test the package for MPI jobs
+            (needs an MPI library and libclang, and installs them on Debian as root)
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
   soak      Train and compute in eight threads for an hour: results stay right, and memory
@@ -127,6 +131,10 @@ fn main() -> ExitCode {
             None => report(ports::run()),
             Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask ports`")),
         },
+        "mpi" if !wants_help => match args.first() {
+            None => report(mpi::run()),
+            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask mpi`")),
+        },
         "pack" if !wants_help => match pack::Options::parse(&args) {
             Ok(options) => report(pack::run(&options)),
             Err(message) => usage_error(&message),
@@ -146,8 +154,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "pack" | "ports" | "soak" | "validate" | "vulkan" | "web"
-        | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "mpi" | "pack" | "ports" | "soak" | "validate" | "vulkan"
+        | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

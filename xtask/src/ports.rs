@@ -2,12 +2,10 @@
 //!
 //! Each is a workspace of its own, with its own lock file: it patches one of Burn's packages.
 
-use std::process::Command;
+use xtask::process::root;
 
-use xtask::process::{cargo, root, run_command, target_dir};
-
-use crate::adapter;
 use crate::options::Options;
+use crate::{adapter, workspace};
 
 /// Runs the command.
 ///
@@ -21,21 +19,7 @@ pub fn run() -> Result<(), String> {
     let entries = std::fs::read_dir(&folder)
         .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
     for port in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
-        println!("{}", port.display());
-        let manifest = port.join("Cargo.toml");
-        let in_port = |args: &str| -> Command {
-            let (name, rest) = args.split_once(' ').unwrap_or((args, ""));
-            let mut command = cargo(&[name, "--manifest-path"]);
-            command.arg(&manifest).args(rest.split(' ')).env("CARGO_TARGET_DIR", target_dir());
-            command
-        };
-        run_command(&mut in_port("fmt --all --check"))?;
-        run_command(&mut in_port("clippy --workspace --all-targets --locked -- -D warnings"))?;
-        let mut docs = in_port("doc --workspace --no-deps --locked");
-        run_command(docs.env("RUSTDOCFLAGS", "-D warnings"))?;
-        let mut tests = in_port("test --workspace --locked");
-        tests.envs(adapter::environment(&options)).env("BURN_WGSL_DEVICE", "software");
-        run_command(&mut tests)?;
+        workspace::check(&port, &options)?;
     }
     Ok(())
 }

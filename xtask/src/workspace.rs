@@ -1,0 +1,32 @@
+//! Checks of packages that are workspaces of their own, with their own lock files.
+
+use std::path::Path;
+use std::process::Command;
+
+use xtask::process::{cargo, run_command, target_dir};
+
+use crate::adapter;
+use crate::options::Options;
+
+/// Checks the format, the lints and the documentation of a workspace, and runs its tests on the software adapter.
+///
+/// # Errors
+///
+/// Returns an error if a check or a test fails.
+pub fn check(folder: &Path, options: &Options) -> Result<(), String> {
+    println!("{}", folder.display());
+    let manifest = folder.join("Cargo.toml");
+    let in_workspace = |args: &str| -> Command {
+        let (name, rest) = args.split_once(' ').unwrap_or((args, ""));
+        let mut command = cargo(&[name, "--manifest-path"]);
+        command.arg(&manifest).args(rest.split(' ')).env("CARGO_TARGET_DIR", target_dir());
+        command
+    };
+    run_command(&mut in_workspace("fmt --all --check"))?;
+    run_command(&mut in_workspace("clippy --workspace --all-targets --locked -- -D warnings"))?;
+    let mut docs = in_workspace("doc --workspace --no-deps --locked");
+    run_command(docs.env("RUSTDOCFLAGS", "-D warnings"))?;
+    let mut tests = in_workspace("test --workspace --locked");
+    tests.envs(adapter::environment(options)).env("BURN_WGSL_DEVICE", "software");
+    run_command(&mut tests)
+}
