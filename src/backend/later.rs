@@ -9,6 +9,9 @@ use crate::kernels::views;
 use crate::runtime::StartedRead;
 use crate::tensor::Tensor;
 
+/// The largest tensor that can be read later, in bytes.
+const MAX_BYTES: u64 = 8 << 20;
+
 /// A tensor on its way to the host.
 pub(crate) enum LaterData {
     /// It was there already.
@@ -29,6 +32,10 @@ impl LaterData {
         };
         let tensor = views::packed(tensor).map_err(|error| execution_error(&error))?;
         let range = tensor.readback_range().map_err(|error| execution_error(&error))?;
+        if range.1 > MAX_BYTES {
+            let message = "more than 8 MiB cannot be read later; use into_data";
+            return Err(execution_error(&message));
+        }
         let read = tensor.runtime().start_read(vec![range]);
         let read = read.map_err(|error| execution_error(&error))?;
         Ok(Self::Started { tensor, read })

@@ -18,7 +18,7 @@ use super::tensor::{
     kernel_format, stored_dtype,
 };
 use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error, observed};
-use crate::device::WgslDevice;
+use crate::device::{CAN_BLOCK, WgslDevice};
 use crate::kernels::dequantize;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::options::QuantFormat;
@@ -27,6 +27,8 @@ use crate::kernels::views;
 use crate::runtime::{Allocation, Runtime, begin_op};
 use crate::tensor::{self, Tensor};
 
+/// The largest tensor that is copied to another device without waiting, in bytes: its copy is in the host's memory.
+const MAX_ARRIVING: u64 = 256 << 20;
 /// Integers of 8 bits are uploaded as bytes from this size on.
 const MIN_BYTES: u64 = 1024;
 
@@ -235,14 +237,47 @@ pub(crate) fn read_blocking(tensor: WgslTensor, op: &'static str) -> TensorData 
     crate::runtime::block_on(into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
 }
 
-/// Moves a tensor to another device, through the host unless both are the same device.
+/// Moves a tensor to another device, through the host unless both are the same device. Between GPUs, the copy is waited
+/// for when the result is first used.
 pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static str) -> WgslTensor {
     if resolve(&tensor.device(), op) == resolve(device, op) {
         return tensor;
     }
     begin_op(op);
+    if let Some(arriving) = start_transfer(&tensor, device, op) {
+        return arriving;
+    }
     let data = HostData::new(read_blocking(tensor, op));
     upload_checked(data.unwrap_or_else(|error| fail(op, device, &error)), device, op)
+}
+
+/// Starts to copy a tensor from a GPU to another. Returns it as one that is waited for when it is first used, or `None`
+/// if it must be moved at once.
+fn start_transfer(
+    tensor: &WgslTensor,
+    device: &WgslDevice,
+    op: &'static str,
+) -> Option<WgslTensor> {
+    let Storage::Gpu(tensor) = &tensor.storage else { return None };
+    let target = runtime(device, op)?;
+    let bytes = tensor.len() as u64 * tensor.dtype().size();
+    let is_stored_there = stored_dtype(burn_dtype(tensor.dtype()), &target) == Some(tensor.dtype());
+    if !CAN_BLOCK || !is_stored_there || bytes == 0 || bytes > MAX_ARRIVING {
+        return None;
+    }
+    let source = tensor.runtime().clone();
+    let started = views::packed(tensor.clone()).and_then(|packed| {
+        let range = packed.readback_range()?;
+        Ok(source.start_read(vec![range])?)
+    });
+    let read = started.unwrap_or_else(|error| fail(op, device, &error));
+    let elements = Box::new(move || {
+        let mut read = crate::runtime::block_on(source.finish_read(read))?;
+        Ok(read.pop().unwrap_or_default())
+    });
+    let arriving = Tensor::of_arrival(&target, tensor.shape(), tensor.dtype(), elements);
+    let arriving = arriving.unwrap_or_else(|error| fail(op, device, &error));
+    Some(WgslTensor::new(*device, Storage::Gpu(arriving)))
 }
 
 /// Uploads quantised data to the device. If kernels do not support the scheme, the tensor is stored

@@ -145,6 +145,9 @@ pub enum ParallelError {
         /// The workers.
         workers: usize,
     },
+    /// A batch of a pipeline is empty.
+    #[error("a batch has no samples; give a pipeline at least one micro-batch with some")]
+    NoSamples,
     /// A measured speed is no positive number.
     #[error("the speed of worker {rank} is {speed}; it must be a number above 0")]
     NoSpeed {

@@ -50,7 +50,9 @@ mod buckets;
 mod error;
 mod part;
 mod peers;
+mod pipeline;
 mod replicas;
+mod schedule;
 mod threads;
 mod transport;
 mod watch;
@@ -59,6 +61,8 @@ mod workers;
 
 pub use error::ParallelError;
 pub use part::{Part, Rest};
+pub use pipeline::{MicroBatch, Pipeline, PipelineStep};
+pub use schedule::Schedule;
 pub use transport::{Gathered, Pending, Transport};
 pub use worker::Worker;
 pub use workers::{Workers, run, run_on};

@@ -117,8 +117,18 @@ impl Workers {
         resolved.collect()
     }
 
+    /// Opens the devices, for a model of which each has a part: GPUs have a wgpu instance each, because those of one
+    /// instance may not run at the same time. They stay open.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](Self::check), and an error if a device cannot be opened.
+    pub fn open(&self) -> Result<Vec<WgslDevice>, ParallelError> {
+        Ok(self.open_each()?.into_iter().map(|(device, _)| device).collect())
+    }
+
     /// Returns the devices of the workers, opened, and how many workers before each are on the same device.
-    fn open(&self) -> Result<Vec<(WgslDevice, usize)>, ParallelError> {
+    fn open_each(&self) -> Result<Vec<(WgslDevice, usize)>, ParallelError> {
         let resolved = self.resolved()?.into_iter().enumerate();
         let opened = resolved.map(|(rank, (resolved, copy))| {
             let device = match (resolved, self.devices[rank]) {
@@ -189,7 +199,7 @@ where
     T: Send,
     E: Display,
 {
-    let opened = workers.open()?;
+    let opened = workers.open_each()?;
     let board = Arc::new(Board::new(opened.len(), workers.deadline));
     let threads = |rank| Arc::new(Threads::new(rank, opened.len(), &board));
     if let [(device, stream)] = opened[..] {

@@ -109,7 +109,6 @@ pub use origin::{
 pub use panics::panic_message;
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
-#[cfg(feature = "train")]
 pub(crate) use readback::StartedRead;
 pub(crate) use reports::Flows;
 pub use shader::{

@@ -365,44 +365,36 @@ impl Runtime {
     }
 }
 
-#[cfg(feature = "train")]
 /// Ranges of memory that are being copied to the host. The memory is kept until then.
 pub(crate) struct StartedRead {
     ranges: Vec<(Arc<Allocation>, u64)>,
-    /// `None` if there are no bytes.
-    piece: Option<PieceInFlight>,
+    pieces: Vec<PieceInFlight>,
 }
 
-#[cfg(feature = "train")]
 impl Runtime {
-    /// Submits the copies of ranges as [`read`](Self::read) does, and does not wait for them. The ranges are one piece:
-    /// at most 8 MiB.
+    /// Submits the copies of ranges as [`read`](Self::read) does, and does not wait for them. All of them need memory
+    /// that the host reads.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and if there are more bytes.
+    /// As [`read`](Self::read).
     pub(crate) fn start_read(
         &self,
         ranges: Vec<(Arc<Allocation>, u64)>,
     ) -> Result<StartedRead, RuntimeError> {
         let sources = self.sources(&ranges)?;
-        let mut pieces = pieces(sources.iter().map(|source| source.bytes));
-        let piece = pieces.pop();
-        if !pieces.is_empty() {
-            return Err(self
-                .gpu
-                .transfer_error(&"more than 8 MiB cannot be read later; use into_data"));
-        }
-        let piece = piece.map(|piece| self.start_piece(piece, &sources)).transpose()?;
+        let pieces = pieces(sources.iter().map(|source| source.bytes)).into_iter();
+        let pieces: Result<_, _> = pieces.map(|piece| self.start_piece(piece, &sources)).collect();
         drop(sources);
-        Ok(StartedRead { ranges, piece })
+        Ok(StartedRead { ranges, pieces: pieces? })
     }
 
     /// Returns whether a started read would not wait.
+    #[cfg(feature = "train")]
     pub(crate) fn is_read(&self, started: &StartedRead) -> bool {
         let is_mapped = |piece: &PieceInFlight| self.gpu.has_mapped(&piece.mapped);
         // A lost device has an error at once.
-        started.piece.as_ref().is_none_or(is_mapped) || self.gpu.is_lost()
+        started.pieces.iter().all(is_mapped) || self.gpu.is_lost()
     }
 
     /// Waits for a started read.
@@ -414,13 +406,13 @@ impl Runtime {
         &self,
         started: StartedRead,
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
-        let StartedRead { ranges, piece } = started;
+        let StartedRead { ranges, pieces } = started;
         let mut read = vec![Vec::new(); ranges.len()];
-        if let Some(piece) = piece {
-            let end = piece.serial + 1;
+        let end = pieces.last().map_or(0, |piece| piece.serial + 1);
+        for piece in pieces {
             self.finish_piece(piece, &mut read).await?;
-            self.finish_reports(end).await;
         }
+        self.finish_reports(end).await;
         for (allocation, _) in &ranges {
             self.check_read(allocation)?;
         }

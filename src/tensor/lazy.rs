@@ -155,9 +155,26 @@ pub(crate) struct Lazy {
     memory: OnceLock<Arc<Allocation>>,
     /// The arguments, until the memory is computed.
     args: Mutex<SmallVec<[Arg; 2]>>,
-    /// The launch that computes the result, if it is not elementwise; until the memory is computed.
-    launch: Option<Mutex<Option<Arc<dyn PendingLaunch>>>>,
+    source: Source,
 }
+
+/// What a result comes from, until the memory is computed.
+enum Source {
+    /// Its expression.
+    Expression,
+    Launch(Mutex<Option<Arc<dyn PendingLaunch>>>),
+    Arrival(Mutex<Arrival>),
+}
+
+/// Elements on their way from another device.
+enum Arrival {
+    UnderWay(Elements),
+    Taken,
+    Failed(RuntimeError),
+}
+
+/// Waits for the elements of a packed tensor, and returns them.
+pub(crate) type Elements = Box<dyn FnOnce() -> Result<Vec<u8>, RuntimeError> + Send>;
 
 /// Computes a lazy result: records a kernel and calls [`Lazy::resolve`]. Does nothing if the memory
 /// was computed meanwhile.
@@ -186,7 +203,7 @@ impl Lazy {
             used: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::new(args),
-            launch: None,
+            source: Source::Expression,
         })
     }
 
@@ -208,7 +225,28 @@ impl Lazy {
             used: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::default(),
-            launch: Some(Mutex::new(Some(launch))),
+            source: Source::Launch(Mutex::new(Some(launch))),
+        })
+    }
+
+    /// Creates memory of `bytes` bytes for elements that arrive from another device. They are waited for when the
+    /// memory is first needed, and not with other deferred work.
+    pub fn of_arrival(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        elements: Elements,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            runtime: runtime.clone(),
+            bytes,
+            expression,
+            extent: Extent { ops: 1, ..Extent::default() },
+            compute: arrive,
+            used: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            args: Mutex::default(),
+            source: Source::Arrival(Mutex::new(Arrival::UnderWay(elements))),
         })
     }
 
@@ -241,13 +279,21 @@ impl Lazy {
 
     /// Returns whether a launch computes the memory, not an elementwise op.
     pub fn is_launch(&self) -> bool {
-        self.launch.is_some()
+        matches!(self.source, Source::Launch(_))
+    }
+
+    /// Returns whether the elements arrive from another device.
+    pub fn is_arrival(&self) -> bool {
+        matches!(self.source, Source::Arrival(_))
     }
 
     /// Returns the launch that computes the memory, if it is not elementwise; `None` after the
     /// memory was computed.
     pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
-        self.launch.as_ref()?.lock().clone()
+        match &self.source {
+            Source::Launch(launch) => launch.lock().clone(),
+            Source::Expression | Source::Arrival(_) => None,
+        }
     }
 
     /// Returns the size of the kernel that computes the memory.
@@ -284,8 +330,39 @@ impl Lazy {
         let _ = self.memory.set(memory);
         // Dropped without the lock: they may own the last reference to other results.
         let args = std::mem::take(&mut *self.args.lock());
-        let launch = self.launch.as_ref().and_then(|launch| launch.lock().take());
+        let launch = match &self.source {
+            Source::Launch(launch) => launch.lock().take(),
+            Source::Expression | Source::Arrival(_) => None,
+        };
         drop((args, launch));
+    }
+}
+
+/// Waits for the elements of an arrival, and uploads them.
+fn arrive(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    let Source::Arrival(arrival) = &lazy.source else { return Ok(()) };
+    // Threads that need the same tensor wait for it, too; no other work is under this lock.
+    let mut arrival = arrival.lock();
+    match std::mem::replace(&mut *arrival, Arrival::Taken) {
+        Arrival::Taken => Ok(()),
+        Arrival::Failed(error) => {
+            *arrival = Arrival::Failed(error.clone());
+            Err(error)
+        }
+        Arrival::UnderWay(elements) => {
+            let memory = elements().and_then(|elements| lazy.runtime.upload(&elements));
+            match memory {
+                Ok(memory) => {
+                    let _locked = lazy.runtime.lock_deferred();
+                    lazy.resolve(Arc::new(memory));
+                    Ok(())
+                }
+                Err(error) => {
+                    *arrival = Arrival::Failed(error.clone());
+                    Err(error)
+                }
+            }
+        }
     }
 }
 

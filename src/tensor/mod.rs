@@ -18,9 +18,11 @@ pub use layout::{
 };
 
 pub(crate) use description::{describe, described, description};
-pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch};
+pub(crate) use lazy::{
+    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch,
+};
 
-use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError};
+use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError, current_origin};
 
 /// A tensor on the GPU. Clones share the storage.
 #[derive(Clone)]
@@ -171,6 +173,32 @@ impl Tensor {
         runtime.check_binding(bytes)?;
         let lazy = Lazy::of_launch(runtime, bytes, expression, launch, extent, compute);
         Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
+    }
+
+    /// Creates a packed tensor of elements that arrive from another device, and are waited for when its memory is first
+    /// needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::lazy`].
+    pub(crate) fn of_arrival(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        dtype: DType,
+        elements: Elements,
+    ) -> Result<Self> {
+        let bytes = checked_bytes(shape, dtype)?;
+        runtime.check_binding(bytes)?;
+        let expression = Expression {
+            origin: current_origin(),
+            wgsl: "arrival",
+            dtype,
+            scalars: SmallVec::new(),
+            scalar_type: DType::F32,
+            len: shape.iter().product(),
+        };
+        let storage = Storage::Lazy(Lazy::of_arrival(runtime, bytes, expression, elements));
+        Ok(Self { runtime: runtime.clone(), storage, layout: Layout::contiguous(shape), dtype })
     }
 
     /// Uploads elements in row-major order. `bytes` holds them in their storage type, padded to a

@@ -18,6 +18,7 @@
 mod advice;
 mod batch_size;
 mod checkpoints;
+pub(crate) mod cut;
 mod ema;
 mod error;
 #[cfg(feature = "learner")]

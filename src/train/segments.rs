@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Tensor, TensorPrimitive};
 
-use super::state::create_parameters;
+use super::cut::{Gradient, Step, add_gradients, compute_pending, create_parameters, gradients_of};
 use crate::autocast::{autocast, current_precision};
-use crate::backend::{RandomState, compute, random_state, set_random_state};
+use crate::backend::{RandomState, random_state, set_random_state};
 use crate::device::WgslDevice;
 
 /// A chain of segments of a model, of which each keeps only its input. The backward pass computes a segment again, with
@@ -52,12 +52,6 @@ impl<B: AutodiffBackend, const D: usize> fmt::Debug for Segments<B, D> {
         f.debug_struct("Segments").field("len", &self.steps.len()).finish_non_exhaustive()
     }
 }
-
-/// The gradient of a float tensor.
-type Gradient<B> = TensorPrimitive<<B as AutodiffBackend>::InnerBackend>;
-
-/// Computes a segment again, adds the gradients of its parameters, and returns that of its input.
-type Step<B> = Box<dyn FnOnce(Gradient<B>, &mut GradientsParams) -> Option<Gradient<B>> + Send>;
 
 /// What a segment is computed with.
 struct Conditions {
@@ -113,7 +107,11 @@ impl<B: AutodiffBackend<Device = WgslDevice>, const D: usize> Segments<B, D> {
         let module = module.clone();
         let step: Step<B> = Box::new(move |gradient, sum| {
             let y = conditions.again(|| forward(&module));
-            add(sum, &module, gradients_of(y, gradient));
+            add_gradients(
+                sum,
+                &module,
+                GradientsParams::from_grads(gradients_of(y, gradient), &module),
+            );
             compute_pending(&device);
             None
         });
@@ -139,7 +137,7 @@ impl<B: AutodiffBackend<Device = WgslDevice>, const D: usize> Segments<B, D> {
             let y = conditions.again(|| forward(&module, x.clone()));
             let mut gradients = gradients_of(y, gradient);
             let gradient = x.grad_remove(&mut gradients);
-            add(sum, &module, gradients);
+            add_gradients(sum, &module, GradientsParams::from_grads(gradients, &module));
             compute_pending(&device);
             gradient.map(Tensor::into_primitive)
         }));
@@ -210,47 +208,4 @@ fn backward<B: AutodiffBackend>(
         gradient = step(gradient?, sum);
     }
     gradient
-}
-
-/// Returns the gradients of a result whose own gradient is known.
-fn gradients_of<B: AutodiffBackend, const D: usize>(
-    y: Tensor<B, D>,
-    gradient: Gradient<B>,
-) -> B::Gradients {
-    let gradient = Tensor::<B, D>::from_inner(Tensor::from_primitive(gradient));
-    (y * gradient).sum().backward()
-}
-
-/// Computes what is pending, which would keep the activations that it is computed from.
-fn compute_pending(device: &WgslDevice) {
-    if let Err(error) = compute(device) {
-        log::warn!("{error}");
-    }
-}
-
-/// Adds the gradients of a module to a sum.
-fn add<B: AutodiffBackend, M: AutodiffModule<B>>(
-    sum: &mut GradientsParams,
-    module: &M,
-    gradients: B::Gradients,
-) {
-    let new = GradientsParams::from_grads(gradients, module);
-    module.visit(&mut Add { sum, new });
-}
-
-struct Add<'a> {
-    sum: &'a mut GradientsParams,
-    new: GradientsParams,
-}
-
-impl<B: AutodiffBackend> ModuleVisitor<B> for Add<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        // A parameter that is visited twice has no new gradient the second time.
-        let Some(new) = self.new.remove::<B::InnerBackend, D>(param.id) else { return };
-        let sum = match self.sum.remove::<B::InnerBackend, D>(param.id) {
-            Some(old) => old + new,
-            None => new,
-        };
-        self.sum.register(param.id, sum);
-    }
 }

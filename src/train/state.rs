@@ -174,7 +174,7 @@ pub(super) fn check_name(name: &str) -> Result<(), CheckpointError> {
 }
 
 /// Creates the values of parameters that were not used yet. A clone of a module would have random values of its own.
-pub(super) fn create_parameters<B: Backend>(module: &impl Module<B>) {
+pub(crate) fn create_parameters<B: Backend>(module: &impl Module<B>) {
     module.visit(&mut Created);
 }
 

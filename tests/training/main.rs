@@ -19,6 +19,7 @@ mod metrics;
 mod models;
 #[cfg(feature = "train")]
 mod parallel;
+mod pipeline;
 #[cfg(feature = "train")]
 mod scaler;
 #[cfg(feature = "train")]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::fusion::composite::{self, AnyLaunch, Composite, Programs, with_words};
-use crate::kernels::fusion::graph::Graph;
+use crate::kernels::fusion::graph::{Graph, PendingNode};
 use crate::kernels::fusion::program::{Access, Overwrite, Program, ProgramOutput, Words};
 use crate::kernels::fusion::registry::{index_of, may_use};
 use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
@@ -320,7 +320,9 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
     let is_one_of_many = || runtime.deferred_like(lazy.extent().signature).len() > 1;
     let repeated_too_often =
         reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
-    let has_launch = graph.nodes.iter().any(|node| node.lazy.is_launch());
+    // A launch writes its result, and what arrives is uploaded.
+    let comes_first = |node: &PendingNode| node.lazy.is_launch() || node.lazy.is_arrival();
+    let has_launch = graph.nodes.iter().any(comes_first);
     if has_launch || repeated_too_often || is_held && (!writes_held || is_one_of_many()) {
         // A result of the launch that must be written anyway comes first: the kernel may compute
         // the rest.

@@ -1,0 +1,324 @@
+//! A model in stages, each on a device of its own, which compute different micro-batches at the same time.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use burn::module::AutodiffModule;
+use burn::optim::GradientsParams;
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::ops::FloatTensorOps;
+use burn::tensor::{Tensor, TensorPrimitive};
+
+use super::ParallelError;
+use super::schedule::{Schedule, Work};
+use crate::device::WgslDevice;
+use crate::train::cut::{
+    Gradient, Step, add_gradients, compute_pending, create_parameters, gradients_of, with_own_nodes,
+};
+
+/// A part of a batch: the input of the first stage, on its device, and what the loss compares with, on that of the last.
+#[derive(Debug, Clone)]
+pub struct MicroBatch<X, T> {
+    /// The input.
+    pub input: X,
+    /// What the result is compared with.
+    pub target: T,
+    /// The number of samples.
+    pub samples: usize,
+}
+
+/// What a pipeline has computed from a batch.
+pub struct PipelineStep<B: AutodiffBackend> {
+    /// The mean loss of all samples, `[1]`, on the device of the last stage.
+    pub loss: Tensor<B::InnerBackend, 1>,
+    /// The gradients of all stages, of the mean loss.
+    pub gradients: GradientsParams,
+}
+
+impl<B: AutodiffBackend> fmt::Debug for PipelineStep<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineStep").field("gradients", &self.gradients.len()).finish()
+    }
+}
+
+/// A model in stages, each on a device of its own, for models that exceed the memory of one. A batch is divided into
+/// micro-batches, of which the stages compute different ones at the same time.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::{Optimizer, SgdConfig};
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::parallel::{MicroBatch, ParallelError, Pipeline, Schedule, Workers};
+/// use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+///
+/// type B = Autodiff<Wgsl>;
+///
+/// // Or `"gpu:0,gpu:1".parse()?`.
+/// let devices = Workers::threads([WgslDevice::default(); 2]).oversubscribed(true).open()?;
+/// let first: Linear<B> = LinearConfig::new(8, 16).init(&devices[0]);
+/// let second: Linear<B> = LinearConfig::new(16, 1).init(&devices[1]);
+/// let mut model = (first, second);
+/// let mut optimizer = SgdConfig::new().init();
+///
+/// let micro_batches = (0..4).map(|_| MicroBatch {
+///     input: Tensor::<B, 2>::ones([2, 8], &devices[0]),
+///     target: Tensor::<B, 2>::zeros([2, 1], &devices[1]),
+///     samples: 2,
+/// });
+/// let step = Pipeline::start(&devices[0], &model.0, |layer, x: Tensor<B, 2>| layer.forward(x).tanh())
+///     .then(&devices[1], &model.1, |layer, x| layer.forward(x))
+///     .step(micro_batches, Schedule::OneForwardOneBackward, |y, target| {
+///         (y - target).powi_scalar(2).mean()
+///     })?;
+/// model = optimizer.step(0.1, model, step.gradients);
+/// # let _ = model;
+/// # Ok::<(), ParallelError>(())
+/// ```
+///
+/// One thread records the work of all stages. It waits for what a stage computes where another device needs it, so that
+/// on GPUs the stages overlap. The CPU device computes at once: a stage on it overlaps with GPUs only.
+///
+/// A stage must get what it depends on from the stage before, or capture it: other modules that its closure captures get
+/// no gradients. A pipeline is made for one step, because a step changes the modules.
+pub struct Pipeline<B: AutodiffBackend, X, const D: usize> {
+    stages: Vec<Stage<B, X>>,
+}
+
+impl<B: AutodiffBackend, X, const D: usize> fmt::Debug for Pipeline<B, X, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("stages", &self.stages.len()).finish()
+    }
+}
+
+/// The input of a stage.
+enum Input<B: AutodiffBackend, X> {
+    /// That of the first.
+    First(X),
+    /// What the stage before has computed.
+    Computed(Gradient<B>),
+}
+
+/// Computes a micro-batch: returns the result, and what propagates its gradient back.
+type Forward<B, X> = Box<dyn Fn(Input<B, X>) -> Option<(Gradient<B>, Step<B>)>>;
+
+/// A part of a model on a device.
+struct Stage<B: AutodiffBackend, X> {
+    device: WgslDevice,
+    forward: Forward<B, X>,
+}
+
+impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, D> {
+    /// Begins with a stage, whose input is of any kind.
+    pub fn start<M, F>(device: &WgslDevice, module: &M, forward: F) -> Self
+    where
+        M: AutodiffModule<B> + 'static,
+        F: Fn(&M, X) -> Tensor<B, D> + 'static,
+    {
+        create_parameters(module);
+        let module = module.clone();
+        let forward: Forward<B, X> = Box::new(move |input| {
+            let Input::First(input) = input else { return None };
+            let module = with_own_nodes(&module);
+            let y = forward(&module, input);
+            let value = y.clone().inner().into_primitive();
+            let step: Step<B> = Box::new(move |gradient, sum| {
+                let gradients = GradientsParams::from_grads(gradients_of(y, gradient), &module);
+                add_gradients(sum, &module, gradients);
+                None
+            });
+            Some((value, step))
+        });
+        Self { stages: vec![Stage { device: *device, forward }] }
+    }
+
+    /// Adds a stage, which gets what the stage before has computed.
+    #[must_use]
+    pub fn then<const E: usize, M, F>(
+        mut self,
+        device: &WgslDevice,
+        module: &M,
+        forward: F,
+    ) -> Pipeline<B, X, E>
+    where
+        M: AutodiffModule<B> + 'static,
+        F: Fn(&M, Tensor<B, D>) -> Tensor<B, E> + 'static,
+    {
+        create_parameters(module);
+        let module = module.clone();
+        let forward: Forward<B, X> = Box::new(move |input| {
+            let Input::Computed(x) = input else { return None };
+            let x = Tensor::<B, D>::from_inner(Tensor::from_primitive(x)).require_grad();
+            let module = with_own_nodes(&module);
+            let y = forward(&module, x.clone());
+            let value = y.clone().inner().into_primitive();
+            let step: Step<B> = Box::new(move |gradient, sum| {
+                let mut gradients = gradients_of(y, gradient);
+                let gradient = x.grad_remove(&mut gradients);
+                add_gradients(sum, &module, GradientsParams::from_grads(gradients, &module));
+                gradient.map(Tensor::into_primitive)
+            });
+            Some((value, step))
+        });
+        self.stages.push(Stage { device: *device, forward });
+        Pipeline { stages: self.stages }
+    }
+
+    /// Computes the mean loss of a batch and its gradients. `loss` returns the mean over a micro-batch, as one number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no samples.
+    pub fn step<T>(
+        self,
+        micro_batches: impl IntoIterator<Item = MicroBatch<X, T>>,
+        schedule: Schedule,
+        loss: impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>,
+    ) -> Result<PipelineStep<B>, ParallelError> {
+        let micro_batches: Vec<MicroBatch<X, T>> =
+            micro_batches.into_iter().filter(|micro_batch| micro_batch.samples > 0).collect();
+        let samples: usize = micro_batches.iter().map(|micro_batch| micro_batch.samples).sum();
+        let (stages, count) = (self.stages.len(), micro_batches.len());
+        let mut inputs = VecDeque::new();
+        let mut targets = VecDeque::new();
+        for MicroBatch { input, target, samples: own } in micro_batches {
+            inputs.push_back(input);
+            targets.push_back((target, own as f64 / samples as f64));
+        }
+        let run = Run {
+            work: (0..stages).map(|stage| schedule.work(stage, stages, count).into()).collect(),
+            values: (0..stages).map(|_| VecDeque::new()).collect(),
+            gradients: (0..stages).map(|_| VecDeque::new()).collect(),
+            steps: (0..stages).map(|_| VecDeque::new()).collect(),
+            stages: self.stages,
+            inputs,
+            targets,
+            loss_sum: None,
+            sum: GradientsParams::new(),
+        };
+        let Run { loss_sum, sum, .. } = run.finished(&loss);
+        let loss = loss_sum.ok_or(ParallelError::NoSamples)?;
+        Ok(PipelineStep { loss, gradients: sum })
+    }
+}
+
+/// A batch on its way through the stages. Each stage computes its micro-batches in their order.
+struct Run<B: AutodiffBackend, X, T> {
+    stages: Vec<Stage<B, X>>,
+    /// What each stage has left to do.
+    work: Vec<VecDeque<Work>>,
+    inputs: VecDeque<X>,
+    targets: VecDeque<(T, f64)>,
+    /// What each stage has to compute, from the stage before.
+    values: Vec<VecDeque<Gradient<B>>>,
+    /// The gradients that each stage has to propagate, from the stage behind; `None` if the loss does not depend on it.
+    gradients: Vec<VecDeque<Option<Gradient<B>>>>,
+    /// The micro-batches that each stage keeps.
+    steps: Vec<VecDeque<Step<B>>>,
+    loss_sum: Option<Tensor<B::InnerBackend, 1>>,
+    sum: GradientsParams,
+}
+
+impl<B: AutodiffBackend<Device = WgslDevice>, X, T> Run<B, X, T> {
+    /// Lets all stages do one piece of work at a time, as far as what it needs is under way.
+    fn finished<const D: usize>(mut self, loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>) -> Self {
+        loop {
+            let ready: Vec<usize> =
+                (0..self.stages.len()).filter(|&stage| self.is_ready(stage)).collect();
+            if ready.is_empty() {
+                return self;
+            }
+            // Those first that do not wait for another device.
+            let (first, last) = (0, self.stages.len() - 1);
+            let waits = |stage: usize| match self.work[stage].front() {
+                Some(Work::Forward) => stage != first,
+                Some(Work::Backward) => stage != last,
+                None => false,
+            };
+            let (later, now): (Vec<usize>, Vec<usize>) =
+                ready.into_iter().partition(|&stage| waits(stage));
+            for stage in now.into_iter().chain(later) {
+                self.work_on(stage, loss);
+            }
+        }
+    }
+
+    fn is_ready(&self, stage: usize) -> bool {
+        match self.work[stage].front() {
+            Some(Work::Forward) => stage == 0 || !self.values[stage].is_empty(),
+            Some(Work::Backward) => !self.gradients[stage].is_empty(),
+            None => false,
+        }
+    }
+
+    fn work_on<const D: usize>(
+        &mut self,
+        stage: usize,
+        loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>,
+    ) {
+        let device = self.stages[stage].device;
+        match self.work[stage].pop_front() {
+            Some(Work::Forward) => {
+                let input = match stage {
+                    0 => self.inputs.pop_front().map(Input::First),
+                    _ => self.values[stage].pop_front().map(Input::Computed),
+                };
+                let computed = input.and_then(|input| (self.stages[stage].forward)(input));
+                let Some((value, step)) = computed else { return };
+                self.steps[stage].push_back(step);
+                match self.stages.get(stage + 1) {
+                    Some(next) => {
+                        let value = moved::<B>(value, &next.device);
+                        self.values[stage + 1].push_back(value);
+                    }
+                    None => {
+                        let gradient = self.loss(value, loss);
+                        self.gradients[stage].push_back(gradient);
+                    }
+                }
+            }
+            Some(Work::Backward) => {
+                let gradient = self.gradients[stage].pop_front().flatten();
+                let step = self.steps[stage].pop_front();
+                let gradient = match (step, gradient) {
+                    (Some(step), Some(gradient)) => step(gradient, &mut self.sum),
+                    _ => None,
+                };
+                if stage > 0 {
+                    let before = &self.stages[stage - 1].device;
+                    let gradient = gradient.map(|gradient| moved::<B>(gradient, before));
+                    self.gradients[stage - 1].push_back(gradient);
+                }
+            }
+            None => {}
+        }
+        // What is pending would keep the activations that it is computed from.
+        compute_pending(&device);
+    }
+
+    /// Adds the loss of a micro-batch. Returns the gradient of the result of the last stage.
+    fn loss<const D: usize>(
+        &mut self,
+        y: Gradient<B>,
+        loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>,
+    ) -> Option<Gradient<B>> {
+        let (target, share) = self.targets.pop_front()?;
+        let y = Tensor::<B, D>::from_inner(Tensor::from_primitive(y)).require_grad();
+        let loss = loss(y.clone(), target) * share;
+        let value = loss.clone().inner();
+        self.loss_sum = Some(match self.loss_sum.take() {
+            Some(sum) => sum + value,
+            None => value,
+        });
+        let mut gradients = loss.backward();
+        y.grad_remove(&mut gradients).map(Tensor::into_primitive)
+    }
+}
+
+/// Starts to copy a tensor to the device of the next stage.
+fn moved<B: AutodiffBackend<Device = WgslDevice>>(
+    tensor: Gradient<B>,
+    device: &WgslDevice,
+) -> Gradient<B> {
+    let tensor = tensor.tensor();
+    TensorPrimitive::Float(B::InnerBackend::float_to_device(tensor, device))
+}
