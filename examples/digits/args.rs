@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use burn_wgsl::parallel::Workers;
 use burn_wgsl::train::BatchSize;
 use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
@@ -14,6 +15,18 @@ pub struct Args {
     /// else auto]
     #[arg(long, value_name = "SELECTOR")]
     pub device: Option<WgslDevice>,
+
+    /// Devices that train together, each with a part of each batch: gpu:0,gpu:1
+    #[arg(
+        long,
+        value_name = "SELECTORS",
+        conflicts_with_all = ["device", "compare", "profile", "memory"]
+    )]
+    pub devices: Option<Workers>,
+
+    /// Allow several workers on one device of --devices
+    #[arg(long, requires = "devices")]
+    pub oversubscribe: bool,
 
     /// Passes over the training images; 0 only tests the model of --load
     #[arg(
@@ -101,6 +114,14 @@ pub struct Args {
 }
 
 impl Args {
+    /// Returns the devices that train together, or the one device.
+    pub fn workers(&self) -> Workers {
+        match &self.devices {
+            Some(devices) => devices.clone().oversubscribed(self.oversubscribe),
+            None => Workers::alone(self.device.unwrap_or_default()),
+        }
+    }
+
     /// Parses the command line. If it is invalid, prints the error and exits with code 2.
     pub fn from_command_line() -> Self {
         let mut args = Self::parse();
@@ -117,6 +138,10 @@ impl Args {
         }
         if args.epochs == 0 && args.checkpoints.is_some() {
             exit_with_error("--epochs 0 does not train, so --checkpoints has nothing to save");
+        }
+        let many = args.devices.as_ref().is_some_and(|devices| devices.len() > 1);
+        if many && args.batch == BatchSize::Auto {
+            exit_with_error("--batch auto is for one device; give the batch of all --devices");
         }
         if args.compare && args.plot.is_none() {
             args.plot = Some("digits.svg".into());

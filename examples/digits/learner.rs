@@ -60,7 +60,17 @@ impl<B: AutodiffBackend, O: Optimizer<Model<B>, B>> Learner<B, O> {
 
     /// Returns the loss of a batch: the forward pass of a step.
     pub fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
-        self.loss.forward(self.model.forward(images), labels)
+        self.loss_of(&self.model, images, labels)
+    }
+
+    /// Returns the loss of a batch with another model.
+    pub fn loss_of(
+        &self,
+        model: &Model<B>,
+        images: Tensor<B, 4>,
+        labels: Tensor<B, 1, Int>,
+    ) -> Tensor<B, 1> {
+        self.loss.forward(model.forward(images), labels)
     }
 
     /// Returns the gradients of a loss: the backward pass of a step.

@@ -15,9 +15,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use burn::module::{AutodiffModule, Module};
-use burn::tensor::backend::Backend;
 use burn_wgsl::ProfileError;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
+use burn_wgsl::parallel::{self, ParallelError, Worker, Workers};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::train::{BatchSize, Run as SavedRun, RunConfig, Stop};
@@ -32,7 +32,7 @@ use digits::weights;
 use args::Args;
 use output::OutputFile;
 use report::Run;
-use train::B;
+use train::{B, Checkpointing};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -42,14 +42,11 @@ fn main() -> ExitCode {
     set_quiet(true);
     let args = Args::from_command_line();
     // A missing device is an error in the command line, like an unknown selector: exit code 2.
-    let device = args.device.unwrap_or_default();
-    let resolved = match device.resolve() {
-        Ok(resolved) => resolved,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::from(2);
-        }
-    };
+    let workers = args.workers();
+    if let Err(error) = workers.check() {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
     let stop = match Stop::on_signals() {
         Ok(stop) => stop,
         Err(error) => {
@@ -57,7 +54,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match run(&args, device, resolved, start, &stop) {
+    match run(&args, workers, start, &stop) {
         Ok(()) => ExitCode::from(stop.exit_code()),
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -66,13 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(
-    args: &Args,
-    device: WgslDevice,
-    resolved: ResolvedDevice,
-    start: Instant,
-    stop: &Stop,
-) -> Result<()> {
+fn run(args: &Args, workers: Workers, start: Instant, stop: &Stop) -> Result<()> {
+    let device = workers.devices()[0];
     let output_file = |option, path: &Option<_>| -> Result<Option<OutputFile>> {
         let path: Option<&Path> = path.as_deref();
         path.map(|path| OutputFile::new(option, path)).transpose()
@@ -108,12 +100,12 @@ fn run(
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(device, precision, args, &dataset, start, &observed, stop)?;
+    let (run, model) = train_on(workers, precision, args, &dataset, start, &observed, stop)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
     }
-    let on_cpu = matches!(resolved, ResolvedDevice::Cpu);
+    let on_cpu = matches!(device.resolve()?, ResolvedDevice::Cpu);
     let in_f32 = precision.unwrap_or_default() == Precision::F32;
     let mut cpu_run = None;
     if args.compare && on_cpu && in_f32 {
@@ -121,11 +113,11 @@ fn run(
     } else if args.compare && !run.history.interrupted {
         println!();
         let unobserved = Observed::default();
-        let (device, precision) = (WgslDevice::Cpu, Some(Precision::F32));
+        let (cpu, precision) = (Workers::alone(WgslDevice::Cpu), Some(Precision::F32));
         // Both with the same batches.
         let args = Args { batch: BatchSize::Samples(run.batch), ..args.clone() };
         let (cpu, _) =
-            train_on(device, precision, &args, &dataset, Instant::now(), &unobserved, stop)?;
+            train_on(cpu, precision, &args, &dataset, Instant::now(), &unobserved, stop)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -152,10 +144,31 @@ struct Observed {
     checkpoints: Option<PathBuf>,
 }
 
-/// Trains and tests a model on one device. The seed determines all random numbers. `start` is the
-/// start time for `History::first_step`.
+/// Trains and tests a model on one device, or on several together. The seed determines all random numbers. `start` is
+/// the start time for `History::first_step`.
 fn train_on(
-    device: WgslDevice,
+    workers: Workers,
+    precision: Option<Precision>,
+    args: &Args,
+    dataset: &Dataset,
+    start: Instant,
+    observed: &Observed,
+    stop: &Stop,
+) -> Result<(Run, Model<Wgsl>)> {
+    let is_alone = workers.len() == 1;
+    let trained = parallel::run(workers, |worker| {
+        work(worker, precision, args, dataset, start, observed, stop)
+    });
+    let trained = trained.map_err(|error| match error {
+        ParallelError::Failed { message, .. } if is_alone => anyhow::Error::msg(message),
+        error => error.into(),
+    })?;
+    trained.into_iter().next().context("there is no worker")
+}
+
+/// The program of each worker. The first one prints and saves.
+fn work(
+    worker: &Worker,
     precision: Option<Precision>,
     args: &Args,
     dataset: &Dataset,
@@ -164,7 +177,11 @@ fn train_on(
     stop: &Stop,
 ) -> Result<(Run, Model<Wgsl>)> {
     burn_wgsl::reset_fallbacks();
-    let adapter = device.describe()?;
+    let device = worker.device();
+    let mut adapter = device.describe()?;
+    if worker.world() > 1 {
+        adapter = format!("{} devices, the first {adapter}", worker.world());
+    }
     let recording = observed
         .memory
         .as_ref()
@@ -186,11 +203,15 @@ fn train_on(
         new_scaler,
     )?;
     let scaler = new_scaler();
-    let model = new_model(args, precision, &device, &adapter)?;
+    let model = new_model(args, precision, worker, &adapter)?;
     let settings = settings(args, batch, precision, dataset);
     let stop = stop.clone();
     let options = train::Options { epochs: args.epochs as usize, settings, scaler, stop };
-    let saved = saved_run(args, observed, &device, &options.stop)?;
+    let saved = Checkpointing {
+        run: if worker.is_first() { saved_run(args, observed, &device)? } else { None },
+        folder: observed.checkpoints.clone(),
+        resumes: args.resume,
+    };
     let mut scheduled = observed
         .profile
         .as_ref()
@@ -210,7 +231,7 @@ fn train_on(
     };
     let learner = learner(model, &options.scaler);
     let (model, history) =
-        train::train(learner, dataset, &options, saved, &device, start, before_step)?;
+        train::train(learner, dataset, &options, saved, worker, start, before_step)?;
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?
@@ -233,7 +254,9 @@ fn train_on(
         fingerprint: weights::fingerprint(&model.valid()),
         fallbacks: burn_wgsl::fallbacks(),
     };
-    println!("{}", run.summary());
+    if worker.is_first() {
+        println!("{}", run.summary());
+    }
     Ok((run, model.valid()))
 }
 
@@ -241,15 +264,20 @@ fn train_on(
 fn new_model(
     args: &Args,
     precision: Option<Precision>,
-    device: &WgslDevice,
+    worker: &Worker,
     adapter: &str,
 ) -> Result<Model<B>> {
-    B::seed(device, args.seed);
+    let device = &worker.device();
+    worker.seed::<B>(args.seed);
     let mut model = Model::<B>::new(device);
     if let Some(path) = &args.load {
         let bytes = read_limited(path)
             .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, device)?;
+    }
+    model = worker.broadcast(model)?;
+    if !worker.is_first() {
+        return Ok(model);
     }
     println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
     if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
@@ -289,17 +317,11 @@ fn batch_size(
     }
 }
 
-/// Opens the folder of the checkpoints, if there is one. Also returns whether the run resumes.
-fn saved_run(
-    args: &Args,
-    observed: &Observed,
-    device: &WgslDevice,
-    stop: &Stop,
-) -> Result<Option<(SavedRun, bool)>> {
+/// Opens the folder of the checkpoints, if there is one.
+fn saved_run(args: &Args, observed: &Observed, device: &WgslDevice) -> Result<Option<SavedRun>> {
     let Some(folder) = &observed.checkpoints else { return Ok(None) };
     let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-    let run = SavedRun::open(folder, &[*device], config)?.with_stop(stop.clone());
-    Ok(Some((run, args.resume)))
+    Ok(Some(SavedRun::open(folder, &[*device], config)?))
 }
 
 /// Writes a profile to a file, and prints its tables.

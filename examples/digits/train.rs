@@ -1,26 +1,30 @@
 //! The training loop and its measurements.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use burn::optim::Optimizer;
+use anyhow::{Context, Result, bail};
+use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Int, Tensor};
+use burn_wgsl::parallel::{ParallelError, Worker};
 use burn_wgsl::scaler::GradScaler;
 use burn_wgsl::train::{BatchSearch, Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
-use digits::data::Dataset;
+use digits::data::{Dataset, Samples};
 use digits::learner::Learner;
-use digits::model::Model;
+use digits::model::{Model, SIDE};
 use digits::rng::Rng;
 use digits::tensors::{SampleTensors, int_tensor};
 
 /// The backend of the runs.
 pub type B = Autodiff<Wgsl>;
+
+/// Steps between two comparisons of the workers' parameters.
+const COMPARE_EVERY: u64 = 100;
 
 /// The hyperparameters of a run.
 pub struct Options {
@@ -103,24 +107,42 @@ impl<O: Optimizer<Model<B>, B>> Saved for Training<'_, O> {
 }
 
 impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
-    /// Trains on a batch of images with their labels.
+    /// Trains on a worker's part of a batch of images with their labels, which may have none.
     ///
     /// Takes `self` by value, so that each weight has a single owner and can be updated in place.
-    fn step(mut self, batch: (Tensor<B, 4>, Tensor<B, 1, Int>), scaler: &GradScaler) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a worker failed.
+    fn step(
+        mut self,
+        batch: (Tensor<B, 4>, Tensor<B, 1, Int>),
+        scaler: &GradScaler,
+        worker: &Worker,
+    ) -> Result<Self, ParallelError> {
         let (images, labels) = batch;
         let [samples] = labels.dims();
-        let loss = {
-            let _scope = scope("forward");
-            self.learner.loss(images, labels)
+        let watched = match worker.world() {
+            1 => None,
+            _ => Some(worker.watch(&self.learner.model, samples)?),
         };
-        self.loss_sum = self.loss_sum + loss.clone().inner() * samples as f64;
-        let gradients = {
+        let mut gradients = GradientsParams::new();
+        if samples > 0 {
+            let loss = {
+                let _scope = scope("forward");
+                let model = watched.as_ref().unwrap_or(&self.learner.model);
+                self.learner.loss_of(model, images, labels)
+            };
+            self.loss_sum = self.loss_sum + loss.clone().inner() * samples as f64;
             let _scope = scope("backward");
-            self.learner.gradients(scaler.scale(loss))
-        };
+            gradients = self.learner.gradients(scaler.scale(loss));
+        }
+        // The weights have one owner again.
+        drop(watched);
+        let gradients = worker.mean(gradients, &self.learner.model, samples)?;
         let _scope = scope("optimizer");
         self.learner = self.learner.update(gradients, self.settings.learning_rate);
-        self
+        Ok(self)
     }
 
     /// Reads the loss of an epoch, and tests the model. Returns the mean loss, the accuracy, and the seconds from
@@ -133,10 +155,12 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
         &mut self,
         start: Instant,
         rng: u64,
-        test: &SampleTensors<Wgsl>,
+        test: &Test,
+        worker: &Worker,
     ) -> Result<(f64, f64, f64)> {
         let epochs = self.progress.epochs + 1;
         let loss_sum = self.loss_sum.clone().into_scalar().elem::<f64>();
+        let loss_sum = worker.sum(&[loss_sum])?[0];
         let loss = loss_sum / self.settings.images as f64;
         let seconds = start.elapsed().as_secs_f64();
         if !loss.is_finite() {
@@ -144,7 +168,7 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
                 "the training loss became {loss} in epoch {epochs}; try a smaller --learning-rate"
             );
         }
-        let accuracy = accuracy(test, &self.learner.valid());
+        let accuracy = test.accuracy(&self.learner.valid(), worker)?;
         self.history.train_loss.push(loss);
         self.history.test_accuracies.push(accuracy);
         self.history.seconds.push(seconds);
@@ -154,8 +178,68 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
     }
 }
 
+/// Where a run is saved.
+pub struct Checkpointing {
+    /// The run of the first worker, which saves.
+    pub run: Option<Run>,
+    pub folder: Option<PathBuf>,
+    /// Whether to continue from the newest checkpoint.
+    pub resumes: bool,
+}
+
+impl Checkpointing {
+    /// Begins or resumes the run on all workers.
+    fn begin(&mut self, training: &mut impl Saved, worker: &Worker, seed: u64) -> Result<()> {
+        let mut steps = 0.0;
+        if let Some(run) = &mut self.run
+            && let Some(found) = run.begin(self.resumes, training)?
+        {
+            println!("resumed after {} steps", found.step);
+            steps = found.step as f64;
+        }
+        // The others read what the first has found.
+        let steps = worker.sum(&[steps])?[0];
+        if let (Some(folder), false) = (&self.folder, worker.is_first())
+            && steps > 0.0
+        {
+            let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
+            found.restore(training, &worker.device())?;
+            // The checkpoint has the random numbers of the first.
+            worker.seed::<B>(seed ^ steps as u64);
+        }
+        Ok(())
+    }
+}
+
+/// A worker's part of the test images.
+struct Test {
+    own: SampleTensors<Wgsl>,
+    /// Those of all workers.
+    count: usize,
+}
+
+impl Test {
+    fn new(samples: &Samples, worker: &Worker) -> Self {
+        let count = samples.labels.len();
+        let own = worker.range(count);
+        let pixels = SIDE * SIDE;
+        let own = Samples {
+            pixels: samples.pixels[own.start * pixels..own.end * pixels].to_vec(),
+            labels: samples.labels[own].to_vec(),
+        };
+        Self { own: SampleTensors::new(&own, &worker.device()), count }
+    }
+
+    /// Returns the fraction of the images of all workers that the model classifies correctly.
+    fn accuracy(&self, model: &Model<Wgsl>, worker: &Worker) -> Result<f64> {
+        let correct = self.own.count_correct(model);
+        let correct = correct.map_or(0.0, |count| count.into_scalar().elem::<f64>());
+        Ok(worker.sum(&[correct])?[0] / self.count as f64)
+    }
+}
+
 /// Trains a model and prints one line per epoch. [`History::first_step`] counts from `start`.
-/// `before_step` runs before each step. With a `run`, saves checkpoints, and continues from the newest if `resumes`.
+/// `before_step` runs before each step. All workers run this, each with its part of each batch.
 ///
 /// The host waits for the device once per epoch for the loss, once per test, and after the first
 /// step. All other steps are only queued, so the GPU does not idle.
@@ -168,12 +252,13 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     learner: Learner<B, O>,
     dataset: &Dataset,
     options: &Options,
-    mut run: Option<(Run, bool)>,
-    device: &WgslDevice,
+    mut saved: Checkpointing,
+    worker: &Worker,
     start: Instant,
     mut before_step: impl FnMut() -> Result<()>,
 ) -> Result<(Model<B>, History)> {
-    let test = SampleTensors::<Wgsl>::new(&dataset.test, device);
+    let device = &worker.device();
+    let test = Test::new(&dataset.test, worker);
     let train = SampleTensors::<B>::new(&dataset.train, device);
     let Settings { batch, seed, .. } = options.settings;
     let mut training = Training {
@@ -183,13 +268,10 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         loss_sum: Tensor::zeros([1], device),
         history: History::default(),
     };
-    if let Some((run, resumes)) = &mut run
-        && let Some(found) = run.begin(*resumes, &mut training)?
-    {
-        println!("resumed after {} steps", found.step);
-    }
-    let bar = progress_bar(options.epochs * train.count.div_ceil(batch));
-    bar.set_position(run.as_ref().map_or(0, |(run, _)| run.step()));
+    saved.begin(&mut training, worker, seed)?;
+    let bar = progress_bar(options.epochs * train.count.div_ceil(batch), worker);
+    bar.set_position(saved.run.as_ref().map_or(0, Run::step));
+    let mut steps = 0u64;
 
     'training: while training.progress.epochs < options.epochs {
         let epoch = training.progress.epochs + 1;
@@ -204,8 +286,14 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             before_step()?;
             let first = training.progress.images;
             let end = train.count.min(first + batch);
-            let batch = train.select(order.clone().slice_dim(0, first..end));
-            training = training.step(batch, &options.scaler);
+            let own = worker.range(end - first);
+            let batch =
+                train.select(order.clone().slice_dim(0, first + own.start..first + own.end));
+            training = training.step(batch, &options.scaler, worker)?;
+            steps += 1;
+            if steps.is_multiple_of(COMPARE_EVERY) {
+                training.learner.model = worker.keep_equal(training.learner.model)?;
+            }
             if training.history.first_step.is_none() {
                 B::sync(device)?;
                 training.history.first_step = Some(start.elapsed().as_secs_f64());
@@ -213,37 +301,44 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             bar.inc(1);
             training.progress.images = end;
             training.progress.seconds = epoch_start.elapsed().as_secs_f64();
-            let goes_on = match &mut run {
-                Some((run, _)) => run.end_step(&mut training)?,
-                None => !options.stop.is_requested(),
-            };
-            if !goes_on {
+            // All workers end after the same step.
+            let stops = f64::from(u8::from(options.stop.is_requested()));
+            let stops = worker.sum(&[stops])?[0] > 0.0;
+            if let Some(run) = &mut saved.run {
+                run.end_step(&mut training)?;
+                if stops {
+                    run.save(&mut training, None)?;
+                }
+            }
+            if stops {
                 training.history.interrupted = true;
                 break 'training;
             }
         }
-        let ended = training.end_epoch(epoch_start, rng.0, &test);
+        let ended = training.end_epoch(epoch_start, rng.0, &test, worker);
         let (loss, accuracy, seconds) = ended.inspect_err(|_| bar.finish_and_clear())?;
         bar.suspend(|| {
-            println!(
-                "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
-                options.epochs,
-                accuracy * 100.0
-            );
+            if worker.is_first() {
+                println!(
+                    "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
+                    options.epochs,
+                    accuracy * 100.0
+                );
+            }
         });
-        if let Some((run, _)) = &mut run {
+        if let Some(run) = &mut saved.run {
             run.save(&mut training, Some(accuracy))?;
         }
     }
     bar.finish_and_clear();
-    if let Some((run, _)) = &mut run {
+    if let Some(run) = &mut saved.run {
         run.finish()?;
     }
     let Training { learner, mut history, .. } = training;
     // Test again if the weights changed after the last test, or if there was no test.
     history.test_accuracy = match history.test_accuracies.last() {
         Some(accuracy) if !history.interrupted => *accuracy,
-        _ => accuracy(&test, &learner.valid()),
+        _ => test.accuracy(&learner.valid(), worker)?,
     };
     let scaler = &options.scaler;
     history.skipped_steps = scaler.is_enabled().then(|| scaler.state().skipped_steps);
@@ -285,14 +380,11 @@ pub fn fastest_batch<O: Optimizer<Model<B>, B>>(
     Ok(sizes.fastest)
 }
 
-/// Returns the fraction of the images that the model classifies correctly.
-fn accuracy<B: Backend>(samples: &SampleTensors<B>, model: &Model<B>) -> f64 {
-    let correct = samples.count_correct(model);
-    correct.map_or(0.0, |count| count.into_scalar().elem::<f64>()) / samples.count as f64
-}
-
-/// Creates a progress bar, which is visible only on a terminal.
-fn progress_bar(steps: usize) -> ProgressBar {
+/// Creates a progress bar, which is visible only on a terminal, and of the first worker.
+fn progress_bar(steps: usize, worker: &Worker) -> ProgressBar {
+    if !worker.is_first() {
+        return ProgressBar::hidden();
+    }
     let style = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} batches, {eta} left");
     ProgressBar::new(steps as u64)
         .with_style(style.expect("the template is valid").progress_chars("=> "))
