@@ -146,6 +146,17 @@ pub(super) fn kept(operand: &F) -> Option<Arc<NodeId>> {
     (!operand.node.requirement.is_none()).then(|| operand.rc.clone())
 }
 
+/// Returns a tensor without gradients whose node is at a depth of the graph: a result of it and other operands is deeper.
+#[cfg(feature = "train")]
+pub(crate) fn untracked_at(depth: usize, tensor: WgslTensor) -> F {
+    let mut tensor = BurnAutodiff::<Wgsl>::from_inner(tensor);
+    // Nothing else has the node of a new tensor.
+    if let Some(node) = Arc::get_mut(&mut tensor.node) {
+        node.order = depth;
+    }
+    tensor
+}
+
 /// Counts the node of a result, which waits for a backward pass.
 pub(super) fn registered(result: F) -> F {
     if !result.node.requirement.is_none() {

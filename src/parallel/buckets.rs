@@ -7,7 +7,8 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{DType, Shape, Tensor, TensorData};
+use burn::tensor::ops::FloatTensorOps;
+use burn::tensor::{DType, Shape, Tensor, TensorData, TensorPrimitive};
 
 use super::ParallelError;
 use super::peers::{Label, Peers};
@@ -104,19 +105,16 @@ impl Exchange {
     }
 
     /// Takes a gradient, in the type of its parameter, from a backward pass.
-    pub fn watched<const D: usize>(
-        &mut self,
-        index: usize,
-        gradient: Tensor<Wgsl, D>,
-    ) -> Result<(), ParallelError> {
+    pub fn watched(&mut self, index: usize, gradient: WgslTensor) -> Result<(), ParallelError> {
         let of_parameter = &mut self.gradients[index];
         // A second backward pass is not watched.
         if of_parameter.is_complete {
             return Ok(());
         }
-        of_parameter.watched = Some(gradient.clone().into_primitive().tensor());
+        of_parameter.watched = Some(gradient.clone());
         let len = of_parameter.shape.num_elements();
-        self.add(index, Some(gradient.reshape([len])))
+        let flat = Wgsl::float_reshape(gradient, Shape::from([len]));
+        self.add(index, Some(Tensor::from_primitive(TensorPrimitive::Float(flat))))
     }
 
     /// Takes a gradient that is complete, and goes on with the buckets that are.

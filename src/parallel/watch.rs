@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use burn::module::{AutodiffModule, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::ops::FloatTensorOps;
+use burn::tensor::{Tensor, TensorPrimitive};
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use parking_lot::Mutex;
 
@@ -15,8 +16,12 @@ use super::ParallelError;
 use super::buckets::Exchange;
 use super::peers::Peers;
 use crate::Autodiff;
-use crate::backend::Wgsl;
-use crate::custom::with_gradient;
+use crate::autodiff::graph;
+use crate::autodiff::node::node;
+use crate::backend::{Wgsl, WgslTensor};
+
+/// More nodes than a network has from one parameter to the next, on average.
+const DEPTH: usize = 16;
 
 /// Returns the mean of the gradients of all workers, each weighted by its samples.
 pub(super) fn mean<B, M>(
@@ -112,16 +117,14 @@ impl fmt::Debug for Hook {
 
 impl Hook {
     /// Gives a gradient to the exchange, in the type of its parameter, and passes it on.
-    fn backward<const D: usize>(self, gradient: Tensor<Wgsl, D>) -> (Tensor<Wgsl, D>,) {
+    fn backward(self, gradient: WgslTensor) -> WgslTensor {
         let mut hooked = self.hooked.lock();
-        let Hooked { exchange: Some(exchange), result } = &mut *hooked else {
-            return (gradient,);
-        };
-        let gradient = gradient.cast(exchange.dtype(self.index));
+        let Hooked { exchange: Some(exchange), result } = &mut *hooked else { return gradient };
+        let gradient = Wgsl::float_cast(gradient, exchange.dtype(self.index).into());
         if result.is_ok() {
             *result = exchange.watched(self.index, gradient.clone());
         }
-        (gradient,)
+        gradient
     }
 }
 
@@ -141,7 +144,17 @@ impl<C: CheckpointStrategy> ModuleMapper<Autodiff<Wgsl, C>> for Watch {
         let value = match self.indices.remove(&id) {
             Some(index) => {
                 let hook = Hook { hooked: self.hooked.clone(), index };
-                with_gradient((value,), |(value,)| (value, hook), Hook::backward::<D>)
+                let value = value.into_primitive().tensor();
+                // A backward pass goes by the depth of nodes. Beside one that is as deep as the parameter's layer, the
+                // node gets the gradient when the layer is behind, and not at the end with all parameters.
+                let beside = graph::untracked_at((index + 1) * DEPTH, value.primitive.clone());
+                let output = value.primitive.clone();
+                let value =
+                    node::<C, Hook, 2, 0>([value, beside], output, hook, |[], hook, own| {
+                        let own = hook.backward(own);
+                        [own.clone(), own]
+                    });
+                Tensor::from_primitive(TensorPrimitive::Float(value))
             }
             None => value,
         };
