@@ -212,35 +212,11 @@ fn work(
         folder: observed.checkpoints.clone(),
         resumes: args.resume,
     };
-    let mut scheduled = observed
-        .profile
-        .as_ref()
-        .map(|file| (file, profiler::Scheduled::new(&device, profiler::Schedule::default())));
-    let mut is_profiled = scheduled.is_none();
-    let mut show = |file: &OutputFile, profile: profiler::Profile| -> Result<()> {
-        is_profiled = true;
-        show_profile(file, profile, observed.peaks)
-    };
-    let before_step = || -> Result<()> {
-        if let Some((file, scheduled)) = &mut scheduled
-            && let Some(profile) = scheduled.step()?
-        {
-            show(file, profile)?;
-        }
-        Ok(())
-    };
+    let mut profiling = Profiling::new(observed, &device);
     let learner = learner(model, &options.scaler);
     let (model, history) =
-        train::train(learner, dataset, &options, saved, worker, start, before_step)?;
-    // The run may end with a profiled step.
-    if let Some((file, scheduled)) = scheduled
-        && let Some(profile) = scheduled.finish()?
-    {
-        show(file, profile)?;
-    }
-    if !is_profiled {
-        println!("the run had too few steps for --profile: it profiles the 11th to the 13th");
-    }
+        train::train(learner, dataset, &options, saved, worker, start, || profiling.step())?;
+    profiling.finish()?;
     if let (Some(file), Some(recording)) = (&observed.memory, recording) {
         file.write(recording.snapshot()?.to_html().as_bytes())?;
         println!("memory written to {}", file.path().display());
@@ -322,6 +298,47 @@ fn saved_run(args: &Args, observed: &Observed, device: &WgslDevice) -> Result<Op
     let Some(folder) = &observed.checkpoints else { return Ok(None) };
     let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
     Ok(Some(SavedRun::open(folder, &[*device], config)?))
+}
+
+/// The profile of some steps, if one is wanted.
+struct Profiling<'a> {
+    scheduled: Option<(&'a OutputFile, profiler::Scheduled)>,
+    is_profiled: bool,
+    peaks: Option<profiler::Peaks>,
+}
+
+impl<'a> Profiling<'a> {
+    fn new(observed: &'a Observed, device: &WgslDevice) -> Self {
+        let schedule =
+            |file| (file, profiler::Scheduled::new(device, profiler::Schedule::default()));
+        let scheduled = observed.profile.as_ref().map(schedule);
+        Self { is_profiled: scheduled.is_none(), scheduled, peaks: observed.peaks }
+    }
+
+    /// Begins a step.
+    fn step(&mut self) -> Result<()> {
+        if let Some((file, scheduled)) = &mut self.scheduled
+            && let Some(profile) = scheduled.step()?
+        {
+            self.is_profiled = true;
+            show_profile(file, profile, self.peaks)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run, which may end with a profiled step.
+    fn finish(mut self) -> Result<()> {
+        if let Some((file, scheduled)) = self.scheduled.take()
+            && let Some(profile) = scheduled.finish()?
+        {
+            self.is_profiled = true;
+            show_profile(file, profile, self.peaks)?;
+        }
+        if !self.is_profiled {
+            println!("the run had too few steps for --profile: it profiles the 11th to the 13th");
+        }
+        Ok(())
+    }
 }
 
 /// Writes a profile to a file, and prints its tables.

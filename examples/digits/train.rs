@@ -23,9 +23,6 @@ use digits::tensors::{SampleTensors, int_tensor};
 /// The backend of the runs.
 pub type B = Autodiff<Wgsl>;
 
-/// Steps between two comparisons of the workers' parameters.
-const COMPARE_EVERY: u64 = 100;
-
 /// The hyperparameters of a run.
 pub struct Options {
     pub epochs: usize,
@@ -168,6 +165,8 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
                 "the training loss became {loss} in epoch {epochs}; try a smaller --learning-rate"
             );
         }
+        // Optimizers of unlike devices round differently.
+        self.learner.model = worker.keep_equal(self.learner.model.clone())?;
         let accuracy = test.accuracy(&self.learner.valid(), worker)?;
         self.history.train_loss.push(loss);
         self.history.test_accuracies.push(accuracy);
@@ -208,6 +207,24 @@ impl Checkpointing {
             worker.seed::<B>(seed ^ steps as u64);
         }
         Ok(())
+    }
+
+    /// Ends a step. Returns whether all workers stop after it.
+    fn end_step(
+        &mut self,
+        training: &mut impl Saved,
+        worker: &Worker,
+        stop: &Stop,
+    ) -> Result<bool> {
+        let stops = f64::from(u8::from(stop.is_requested()));
+        let stops = worker.sum(&[stops])?[0] > 0.0;
+        if let Some(run) = &mut self.run {
+            run.end_step(training)?;
+            if stops {
+                run.save(training, None)?;
+            }
+        }
+        Ok(stops)
     }
 }
 
@@ -271,7 +288,6 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     saved.begin(&mut training, worker, seed)?;
     let bar = progress_bar(options.epochs * train.count.div_ceil(batch), worker);
     bar.set_position(saved.run.as_ref().map_or(0, Run::step));
-    let mut steps = 0u64;
 
     'training: while training.progress.epochs < options.epochs {
         let epoch = training.progress.epochs + 1;
@@ -290,10 +306,6 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             let batch =
                 train.select(order.clone().slice_dim(0, first + own.start..first + own.end));
             training = training.step(batch, &options.scaler, worker)?;
-            steps += 1;
-            if steps.is_multiple_of(COMPARE_EVERY) {
-                training.learner.model = worker.keep_equal(training.learner.model)?;
-            }
             if training.history.first_step.is_none() {
                 B::sync(device)?;
                 training.history.first_step = Some(start.elapsed().as_secs_f64());
@@ -301,31 +313,19 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             bar.inc(1);
             training.progress.images = end;
             training.progress.seconds = epoch_start.elapsed().as_secs_f64();
-            // All workers end after the same step.
-            let stops = f64::from(u8::from(options.stop.is_requested()));
-            let stops = worker.sum(&[stops])?[0] > 0.0;
-            if let Some(run) = &mut saved.run {
-                run.end_step(&mut training)?;
-                if stops {
-                    run.save(&mut training, None)?;
-                }
-            }
-            if stops {
+            if saved.end_step(&mut training, worker, &options.stop)? {
                 training.history.interrupted = true;
                 break 'training;
             }
         }
         let ended = training.end_epoch(epoch_start, rng.0, &test, worker);
         let (loss, accuracy, seconds) = ended.inspect_err(|_| bar.finish_and_clear())?;
-        bar.suspend(|| {
-            if worker.is_first() {
-                println!(
-                    "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
-                    options.epochs,
-                    accuracy * 100.0
-                );
-            }
-        });
+        let epochs = options.epochs;
+        let (line, percent) =
+            (format!("epoch {epoch:>3}/{epochs}   loss {loss:.4}"), accuracy * 100.0);
+        if worker.is_first() {
+            bar.suspend(|| println!("{line}   test accuracy {percent:6.2} %   {seconds:.3} s"));
+        }
         if let Some(run) = &mut saved.run {
             run.save(&mut training, Some(accuracy))?;
         }

@@ -146,7 +146,8 @@ pub(super) fn kept(operand: &F) -> Option<Arc<NodeId>> {
     (!operand.node.requirement.is_none()).then(|| operand.rc.clone())
 }
 
-/// Returns a tensor without gradients whose node is at a depth of the graph: a result of it and other operands is deeper.
+/// Returns a tensor without gradients whose node is at a depth of the graph: a result of it and other operands is
+/// deeper.
 #[cfg(feature = "train")]
 pub(crate) fn untracked_at(depth: usize, tensor: WgslTensor) -> F {
     let mut tensor = BurnAutodiff::<Wgsl>::from_inner(tensor);

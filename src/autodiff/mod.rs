@@ -22,7 +22,8 @@ mod topk;
 use std::marker::PhantomData;
 
 use burn_autodiff::Autodiff as BurnAutodiff;
-use burn_autodiff::checkpoint::strategy::{CheckpointStrategy, NoCheckpointing};
+pub(crate) use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};

@@ -16,7 +16,8 @@ use crate::train::cut::{
     Gradient, Step, add_gradients, compute_pending, create_parameters, gradients_of, with_own_nodes,
 };
 
-/// A part of a batch: the input of the first stage, on its device, and what the loss compares with, on that of the last.
+/// A part of a batch: the input of the first stage, on its device, and what the loss compares with, on that of the
+/// last.
 #[derive(Debug, Clone)]
 pub struct MicroBatch<X, T> {
     /// The input.
@@ -78,8 +79,8 @@ impl<B: AutodiffBackend> fmt::Debug for PipelineStep<B> {
 /// One thread records the work of all stages. It waits for what a stage computes where another device needs it, so that
 /// on GPUs the stages overlap. The CPU device computes at once: a stage on it overlaps with GPUs only.
 ///
-/// A stage must get what it depends on from the stage before, or capture it: other modules that its closure captures get
-/// no gradients. A pipeline is made for one step, because a step changes the modules.
+/// A stage must get what it depends on from the stage before, or capture it: other modules that its closure captures
+/// get no gradients. A pipeline is made for one step, because a step changes the modules.
 pub struct Pipeline<B: AutodiffBackend, X, const D: usize> {
     stages: Vec<Stage<B, X>>,
 }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::autodiff::CheckpointStrategy;
 use burn::module::{AutodiffModule, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{Tensor, TensorPrimitive};
-use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use parking_lot::Mutex;
 
 use super::ParallelError;

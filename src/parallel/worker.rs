@@ -5,10 +5,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::autodiff::CheckpointStrategy;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 
 use super::part::{Part, Rest, divided, range};
 use super::peers::{Label, Peers};
@@ -110,8 +110,8 @@ impl Worker {
         Ok(mean)
     }
 
-    /// Returns a module whose gradients are exchanged while the backward pass computes the others. It is for one forward
-    /// and one backward pass, and the gradients are those of the module itself:
+    /// Returns a module whose gradients are exchanged while the backward pass computes the others. It is for one
+    /// forward and one backward pass, and the gradients are those of the module itself:
     ///
     /// ```
     /// # use burn::nn::LinearConfig;

@@ -1,5 +1,5 @@
-//! Graphs that are cut between two parts of a model: each part has a graph of its own, and gradients are passed from one
-//! to the other.
+//! Graphs that are cut between two parts of a model: each part has a graph of its own, and gradients are passed from
+//! one to the other.
 
 use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
@@ -13,7 +13,8 @@ use crate::device::WgslDevice;
 /// A float tensor without a graph: the gradient of one, or what a part computes for the next.
 pub(crate) type Gradient<B> = TensorPrimitive<<B as AutodiffBackend>::InnerBackend>;
 
-/// Propagates the gradient of a part's result back: adds the gradients of its parameters, and returns that of its input.
+/// Propagates the gradient of a part's result back: adds the gradients of its parameters, and returns that of its
+/// input.
 pub(crate) type Step<B> =
     Box<dyn FnOnce(Gradient<B>, &mut GradientsParams) -> Option<Gradient<B>> + Send>;
 
