@@ -122,7 +122,7 @@ impl Worker {
     /// # let workers = Workers::threads([WgslDevice::Cpu; 2]).oversubscribed(true);
     /// # parallel::run(workers, |worker| {
     /// # let model = worker.broadcast(LinearConfig::new(4, 2).init::<Autodiff<Wgsl>>(&worker.device()))?;
-    /// # let (x, samples) = (Tensor::ones([8, 4], &worker.device()), 8);
+    /// # let (x, samples) = (Tensor::<_, 2>::ones([8, 4], &worker.device()), 8);
     /// let watched = worker.watch(&model, samples)?;
     /// let loss = watched.forward(x).powi_scalar(2).mean();
     /// let gradients = GradientsParams::from_grads(loss.backward(), &model);

@@ -414,6 +414,7 @@ impl Tensor {
     }
 
     /// Returns whether `other` is in the same memory, or will be when both are computed.
+    #[cfg(feature = "train")]
     pub fn shares_memory(&self, other: &Tensor) -> bool {
         match (self.memory(), other.memory(), self.pending(), other.pending()) {
             (Some(own), Some(other), ..) => Arc::ptr_eq(own, other),

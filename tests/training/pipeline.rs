@@ -216,11 +216,3 @@ fn moving_to_another_gpu_does_not_wait() {
         assert_eq!(flags.iter::<i32>().collect::<Vec<_>>(), [0, 1], "on {device}");
     }
 }
-
-struct G<'a>(&'a mut GradientsParams, Vec<Vec<f32>>);
-impl ModuleVisitor<B> for G<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let g: Tensor<Wgsl, D> = self.0.remove(param.id).unwrap();
-        self.1.push(g.into_data().to_vec::<f32>().unwrap());
-    }
-}
