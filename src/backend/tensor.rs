@@ -44,7 +44,7 @@ impl WgslTensor {
         match (&self.storage, &other.storage) {
             (Storage::Gpu(own), Storage::Gpu(other)) => own.shares_memory(other),
             (Storage::Cpu(own), Storage::Cpu(other)) => {
-                std::sync::Arc::ptr_eq(&own.data_arc(), &other.data_arc())
+                std::ptr::eq(own.data_arc().as_ptr(), other.data_arc().as_ptr())
             }
             _ => false,
         }

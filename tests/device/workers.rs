@@ -1,11 +1,14 @@
-//! Workers whose device fails.
+//! What workers copy through the host, and workers whose device fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::parallel::{self, ParallelError, Workers};
-use burn_wgsl::runtime::Fault;
+use burn_wgsl::runtime::{Event, Fault, Observer, Origin};
 use burn_wgsl::{Autodiff, WgslDevice};
 
 use crate::common::{gpus, runtime_of, serial_guard};
@@ -48,6 +51,62 @@ fn a_device_that_fails_ends_all_workers_and_the_next_run_has_another() {
             assert!(is_of_second, "{fault:?} on {device}: {error}");
             let sums = train(device, None).expect("the devices work");
             assert_eq!(sums[0], sums[1], "after {fault:?} on {device}");
+        }
+    }
+}
+
+/// Counts the bytes that are read back and uploaded.
+#[derive(Default)]
+struct Copies {
+    to_host: AtomicU64,
+    to_device: AtomicU64,
+}
+
+impl Observer for Copies {
+    fn event(&self, _: Origin, event: Event<'_>) {
+        match event {
+            Event::Readback { bytes } => self.to_host.fetch_add(bytes, Ordering::Relaxed),
+            Event::Upload { bytes } => self.to_device.fetch_add(bytes, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}
+
+/// The gradients go to the host and back. Parameters do not.
+#[test]
+fn a_step_copies_the_gradients_once_each_way() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let workers = Workers::threads([device; 2]).oversubscribed(true);
+        let counts = parallel::run(workers, |worker| {
+            let device = worker.device();
+            // More than a bucket.
+            let layers = || [(1100, 1000), (1000, 30)].map(|(x, y)| LinearConfig::new(x, y));
+            let layers = layers().map(|config| config.init::<B>(&device)).to_vec();
+            let mut layers: Vec<Linear<B>> = worker.broadcast(layers)?;
+            let mut optimizer = SgdConfig::new().init();
+            let x = Tensor::<B, 2>::ones([8, 1100], &device);
+            let copies = Arc::new(Copies::default());
+            let observation = runtime_of(&device).observe(copies.clone());
+            const STEPS: u64 = 3;
+            for watches in [true, false, true] {
+                let used = if watches { worker.watch(&layers, 8)? } else { layers.clone() };
+                let y = used.iter().fold(x.clone(), |x, layer| layer.forward(x));
+                let gradients = GradientsParams::from_grads(y.mean().backward(), &layers);
+                let gradients = worker.mean::<B, _>(gradients, &layers, 8)?;
+                layers = optimizer.step(0.1, layers, gradients);
+            }
+            drop(observation);
+            let gradients = layers.num_params() as u64 * 4 * STEPS;
+            let [to_host, to_device] =
+                [&copies.to_host, &copies.to_device].map(|bytes| bytes.load(Ordering::Relaxed));
+            Ok::<_, ParallelError>((gradients, to_host, to_device))
+        });
+        for (gradients, to_host, to_device) in counts.expect("they train") {
+            // Copies are a multiple of 16 bytes.
+            let is_once = |bytes: u64| bytes >= gradients && bytes < gradients + gradients / 1000;
+            assert!(is_once(to_host), "{to_host} of {gradients} bytes on {device}");
+            assert!(is_once(to_device), "{to_device} of {gradients} bytes on {device}");
         }
     }
 }
