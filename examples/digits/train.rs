@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Int, Tensor};
@@ -202,6 +202,7 @@ impl Checkpointing {
             && steps > 0.0
         {
             let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
+            ensure!(found.step as f64 == steps, "the first worker has that of another step");
             found.restore(training, &worker.device())?;
             // The checkpoint has the random numbers of the first.
             worker.seed::<B>(seed ^ steps as u64);

@@ -282,6 +282,7 @@ fn begin(args: &Args, training: &mut Training<'_>) -> Result<(Option<Run>, u64)>
     let step = worker.sum(&[step])?[0] as u64;
     if step > 0 && !worker.is_first() {
         let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
+        ensure!(found.step == step, "the first worker has the checkpoint of another step");
         found.restore(training, &device)?;
         // The checkpoint has the random numbers of the first: the masks of dropout must not begin again.
         worker.seed::<B>(args.seed ^ step);

@@ -81,7 +81,8 @@ impl Saved for Training {
 fn work(args: &Args, dataset: &Dataset, worker: &Worker, stop: &Stop) -> Result<()> {
     let device = worker.device();
     let (count, batch) = (dataset.train.labels.len(), args.batch as usize);
-    worker.agree("the command line", format!("{args:?}"))?;
+    let settings = (args.epochs, args.batch, args.seed, args.learning_rate);
+    worker.agree("the settings", format!("{settings:?}"))?;
     worker.agree("the number of images", count)?;
     ensure!(batch >= worker.world(), "--batch {batch} is less than the number of workers");
     worker.seed::<B>(args.seed);
@@ -118,6 +119,10 @@ fn work(args: &Args, dataset: &Dataset, worker: &Worker, stop: &Stop) -> Result<
                 run.end_step(&mut training)?;
             }
             if stops {
+                if let Some(run) = &mut saved {
+                    run.save(&mut training, None)?;
+                    run.finish()?;
+                }
                 return Ok(());
             }
         }
@@ -136,6 +141,9 @@ fn work(args: &Args, dataset: &Dataset, worker: &Worker, stop: &Stop) -> Result<
         if let Some(run) = &mut saved {
             run.save(&mut training, Some(accuracy))?;
         }
+    }
+    if let Some(run) = &mut saved {
+        run.finish()?;
     }
     Ok(())
 }
@@ -195,6 +203,7 @@ fn begin(
     let steps = worker.sum(&[training.steps as f64])?[0];
     if steps > 0.0 && !worker.is_first() {
         let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
+        ensure!(found.step as f64 == steps, "the first worker has the checkpoint of another step");
         found.restore(training, &device)?;
         // The checkpoint has the random numbers of the first.
         worker.seed::<B>(args.seed ^ training.steps);

@@ -33,7 +33,7 @@ impl Control {
     }
 
     /// Tells all other ranks why the run ends.
-    pub fn tell_failed(&self, error: &ParallelError) {
+    pub fn send_failure(&self, error: &ParallelError) {
         let text = encode(error);
         let own = self.comm.rank();
         (0..self.comm.size())

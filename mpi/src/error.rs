@@ -1,5 +1,7 @@
 //! Why a job cannot start, or ended.
 
+use std::time::Duration;
+
 use burn_wgsl::device::DeviceError;
 use burn_wgsl::parallel::ParallelError;
 use thiserror::Error;
@@ -39,16 +41,14 @@ pub enum MpiError {
     },
     /// A machine has more ranks than devices.
     #[error(
-        "{machine} has {ranks} ranks and {devices} devices: {list}; start fewer ranks on it, or allow several on a \
-         device with `Workers::oversubscribed` (`--oversubscribe`)"
+        "{machine} has {ranks} ranks for these devices: {list}; start fewer ranks on it, or allow several on a device \
+         with `Workers::oversubscribed` (`--oversubscribe`), also where the launcher shows each rank a GPU of its own"
     )]
     FewDevices {
         /// The machine.
         machine: String,
         /// Its ranks.
         ranks: usize,
-        /// Its devices.
-        devices: usize,
         /// Their selectors.
         list: String,
     },
@@ -58,6 +58,14 @@ pub enum MpiError {
     /// MPI was started before in this process.
     #[error("MPI is already started in this process; it can be started once")]
     Started,
+    /// MPI does not start in time, such as when a rank is missing.
+    #[error(
+        "MPI has not started within {0:?}; a rank does not start, or the deadline is too short"
+    )]
+    Slow(Duration),
+    /// MPI failed while it started.
+    #[error("the thread of MPI ended while it started; what it printed says why")]
+    Ended,
     /// The system starts no thread.
     #[error("the thread of MPI cannot be started: {0}")]
     NoThread(String),

@@ -22,8 +22,8 @@ use crate::link::{GRACE, Link, Operation, Task};
 use crate::ranks::Ranks;
 use crate::shared::Shared;
 
-/// How long a process whose run failed stays, so that the others hear of it before the launcher ends them.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a failed process stays alive, so that its error reaches the other ranks before the launcher kills them.
+const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// The workers of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job whose machines have these devices, one for each rank in the order of the ranks of a machine. An empty list
-    /// is that of the machine's GPUs. The deadline and whether ranks may share a device are those of `workers`.
+    /// A job whose machines have these devices, one for each rank in the order of the ranks of a machine, and without
+    /// a launcher one for each worker. An empty list is that of the machine's usable GPUs, or the CPU. The deadline
+    /// and whether ranks may share a device are those of `workers`.
     pub fn new(workers: Workers) -> Self {
         Self { workers, expected: None, in_bf16: false }
     }
@@ -103,20 +104,24 @@ where
         let _ = thread.join();
     };
     if let Some((variable, count)) = launched(|name| std::env::var(name).ok())
-        && count != place.world
+        && count > 1
+        && place.world == 1
     {
         let Place { world: found, library, .. } = place;
         leave(tasks, thread);
         return Err(MpiError::OtherLauncher { variable, launched: count, found, library });
     }
-    let found = if place.world == 1 { workers.len().max(1) } else { place.world };
+    let workers = match workers.is_empty() && place.world == 1 {
+        true => workers.on(automatic_devices()?),
+        false => workers,
+    };
+    let found = if place.world == 1 { workers.len() } else { place.world };
     if let Some(expected) = expected.filter(|expected| *expected != found) {
         leave(tasks, thread);
         return Err(MpiError::World { expected, found });
     }
     if place.world == 1 {
         leave(tasks, thread);
-        let workers = if workers.is_empty() { workers.on([WgslDevice::Auto]) } else { workers };
         return Ok(parallel::run(workers, program)?);
     }
     let (deadline, exchanges) = (workers.deadline(), AtomicU64::new(0));
@@ -130,9 +135,9 @@ where
             std::thread::sleep(GRACE * 2);
             std::process::abort();
         });
-        std::thread::sleep(LAST_WORDS);
+        std::thread::sleep(REPORT_TIME);
     } else {
-        // MPI is at its end with all ranks.
+        // All ranks have finished, so that MPI can.
         let _ = thread.join();
     }
     Ok(vec![result?])
@@ -151,11 +156,22 @@ fn start(
     let thread = thread.spawn(move || serve(shared, deadline, in_bf16, &to_make, &placed));
     let thread = thread.map_err(|error| MpiError::NoThread(error.to_string()))?;
     match place.recv_timeout(deadline) {
-        Ok(place) => Ok((tasks, thread, place)),
-        Err(RecvTimeoutError::Disconnected) => Err(MpiError::Started),
-        Err(RecvTimeoutError::Timeout) => {
-            let message = format!("MPI has not started within {deadline:?}");
-            Err(ParallelError::Failed { rank: 0, step: 0, message }.into())
+        Ok(Some(place)) => Ok((tasks, thread, place)),
+        Ok(None) => Err(MpiError::Started),
+        Err(RecvTimeoutError::Disconnected) => Err(MpiError::Ended),
+        Err(RecvTimeoutError::Timeout) => Err(MpiError::Slow(deadline)),
+    }
+}
+
+/// Ends the run if its thread panics.
+struct FailsIfPanicked(Arc<Shared>);
+
+impl Drop for FailsIfPanicked {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "the thread of MPI panicked".to_owned();
+            let (rank, step) = (0, self.0.step());
+            self.0.fail(ParallelError::Failed { rank, step, message }, true);
         }
     }
 }
@@ -166,10 +182,16 @@ fn serve(
     deadline: Duration,
     in_bf16: bool,
     tasks: &Receiver<Task>,
-    placed: &Sender<Place>,
+    placed: &Sender<Option<Place>>,
 ) {
+    // A panic of this thread must end the run.
+    let _panic = FailsIfPanicked(shared.clone());
     // This thread is the one that calls MPI.
-    let Some((universe, _)) = initialize_with_threading(Threading::Funneled) else { return };
+    let Some((universe, _)) = initialize_with_threading(Threading::Funneled) else {
+        // `run` may have timed out.
+        let _ = placed.send(None);
+        return;
+    };
     let world = universe.world();
     {
         let local = world.split_shared(world.rank());
@@ -182,8 +204,8 @@ fn serve(
             library: library_version().unwrap_or_else(|_| "unknown".to_owned()),
         };
         let (comm, control) = (world.duplicate(), Control::new(world.duplicate()));
-        // `run` may have given up.
-        let _ = placed.send(place);
+        // `run` may have timed out.
+        let _ = placed.send(Some(place));
         let link = Link { comm, control, shared, deadline, in_bf16, exchanges: Cell::new(0) };
         link.serve(tasks);
     }
@@ -231,11 +253,12 @@ fn device(workers: &Workers, place: &Place) -> Result<WgslDevice, MpiError> {
         return Err(MpiError::FewDevices {
             machine: place.machine.clone(),
             ranks: place.ranks,
-            devices: devices.len(),
             list,
         });
     }
-    workers.clone().on(devices.iter().copied()).check()?;
+    // Another machine may have more of them.
+    let used = devices.len().min(place.ranks);
+    workers.clone().on(devices[..used].iter().copied()).check()?;
     let device = devices[place.local % devices.len()];
     device.resolve()?;
     Ok(device)

@@ -127,9 +127,9 @@ impl Link {
                         return;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) => self.poll(),
                 // All ranks found the same mistake before the first exchange.
-                Err(RecvTimeoutError::Disconnected) => return self.look(),
+                Err(RecvTimeoutError::Disconnected) => return self.poll(),
             }
         }
     }
@@ -137,7 +137,6 @@ impl Link {
     /// Makes an exchange.
     fn make(&self, task: Task) {
         let Task { exchange, what, operation } = task;
-        self.shared.begin();
         self.exchanges.set(self.exchanges.get() + 1);
         let headers = self.compare(&what, &operation);
         let outcome: Box<dyn std::any::Any + Send> = match operation {
@@ -301,13 +300,14 @@ impl Link {
         what: &str,
         limit: Option<Duration>,
     ) {
+        self.shared.begin();
         let mut start = Instant::now();
         loop {
             match request.test() {
                 Ok(_) => return,
                 Err(unfinished) => request = unfinished,
             }
-            self.look();
+            self.poll();
             let waited = start.elapsed();
             if waited < Duration::from_millis(1) {
                 std::thread::yield_now();
@@ -363,7 +363,7 @@ impl Link {
     }
 
     /// Looks for messages and failures.
-    fn look(&self) {
+    fn poll(&self) {
         if let Some(failure) = self.shared.failure() {
             self.end(failure.error, failure.is_own);
         }
@@ -385,7 +385,7 @@ impl Link {
     fn end(&self, error: ParallelError, tells: bool) -> ! {
         let error = self.shared.fail(error, tells);
         if tells {
-            self.control.tell_failed(&error);
+            self.control.send_failure(&error);
         }
         let start = Instant::now();
         while start.elapsed() < GRACE {

@@ -47,14 +47,18 @@ impl Ranks {
     }
 
     fn stuck(&self) -> ParallelError {
-        let (rank, step) = (self.rank, self.shared.step());
-        let message = "a call of MPI does not return".to_owned();
-        ParallelError::Failed { rank, step, message }
+        stuck(self.rank, self.shared.step())
     }
 
     fn taken<T: 'static>(&self, outcome: Outcome) -> Result<T, ParallelError> {
         outcome.downcast().map(|value| *value).map_err(|_| self.fail(self.stuck()))
     }
+}
+
+/// Returns the error of a call of MPI that does not return.
+fn stuck(rank: usize, step: u64) -> ParallelError {
+    let message = "a call of MPI does not return".to_owned();
+    ParallelError::Failed { rank, step, message }
 }
 
 impl Transport for Ranks {
@@ -89,10 +93,7 @@ impl Transport for Ranks {
         let exchange = self.start(what, Operation::Sum { share, numbers })?;
         let (shared, limit) = (self.shared.clone(), self.limit());
         let (rank, step) = (self.rank, self.shared.step());
-        let stuck = move || {
-            let message = "a call of MPI does not return".to_owned();
-            ParallelError::Failed { rank, step, message }
-        };
+        let stuck = move || stuck(rank, step);
         Ok(Box::new(move || {
             let outcome = shared.wait(exchange, limit, stuck)?;
             outcome.downcast().map(|sums| *sums).map_err(|_| shared.fail(stuck(), true))

@@ -569,7 +569,7 @@ fn wrong_jobs_are_errors() {
     // The launcher ends a job when its first rank ends with an error.
     assert_failed(&ended, 1, "3 workers are expected, and there are 2");
     let ended = job(2, "has_one_device");
-    assert_failed(&ended, 2, "has 2 ranks and 1 devices: cpu; start fewer ranks");
+    assert_failed(&ended, 2, "has 2 ranks for these devices: cpu; start fewer ranks");
     let ended = job(2, "has_no_device");
     assert_failed(&ended, 2, "gpu:99");
     let ended = job(2, "has_no_deadline");

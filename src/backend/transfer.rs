@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn_backend::ops::{
     QTensorOps, TransactionOps, TransactionPrimitive, TransactionPrimitiveData,
@@ -27,8 +28,11 @@ use crate::kernels::views;
 use crate::runtime::{Allocation, Runtime, begin_op};
 use crate::tensor::{self, Tensor};
 
-/// The largest tensor that is copied to another device without waiting, in bytes: its copy is in the host's memory.
+/// The most bytes on their way between devices: their copies are in the host's memory, and the sources stay in memory.
+/// Beyond that, a tensor is moved at once.
 const MAX_ARRIVING: u64 = 256 << 20;
+/// The bytes on their way.
+static ARRIVING: AtomicU64 = AtomicU64::new(0);
 /// Integers of 8 bits are uploaded as bytes from this size on.
 const MIN_BYTES: u64 = 1024;
 
@@ -251,6 +255,23 @@ pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static st
     upload_checked(data.unwrap_or_else(|error| fail(op, device, &error)), device, op)
 }
 
+/// Bytes on their way, until they are taken or dropped.
+struct Arriving(u64);
+
+impl Arriving {
+    /// Counts bytes, unless too many are on their way.
+    fn begin(bytes: u64) -> Option<Self> {
+        let arriving = Self(bytes);
+        (ARRIVING.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_ARRIVING).then_some(arriving)
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        ARRIVING.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 /// Starts to copy a tensor from a GPU to another. Returns it as one that is waited for when it is first used, or `None`
 /// if it must be moved at once.
 fn start_transfer(
@@ -262,9 +283,10 @@ fn start_transfer(
     let target = runtime(device, op)?;
     let bytes = tensor.len() as u64 * tensor.dtype().size();
     let is_stored_there = stored_dtype(burn_dtype(tensor.dtype()), &target) == Some(tensor.dtype());
-    if !CAN_BLOCK || !is_stored_there || bytes == 0 || bytes > MAX_ARRIVING {
+    if !CAN_BLOCK || !is_stored_there || bytes == 0 {
         return None;
     }
+    let arriving = Arriving::begin(bytes)?;
     let source = tensor.runtime().clone();
     let started = views::packed(tensor.clone()).and_then(|packed| {
         let range = packed.readback_range()?;
@@ -272,7 +294,9 @@ fn start_transfer(
     });
     let read = started.unwrap_or_else(|error| fail(op, device, &error));
     let elements = Box::new(move || {
-        let mut read = crate::runtime::block_on(source.finish_read(read))?;
+        let read = crate::runtime::block_on(source.finish_read(read));
+        drop(arriving);
+        let mut read = read?;
         Ok(read.pop().unwrap_or_default())
     });
     let arriving = Tensor::of_arrival(&target, tensor.shape(), tensor.dtype(), elements);

@@ -18,6 +18,7 @@ use crate::train::Readback;
 
 /// Numbers of a bucket, at most: half of those of a readback that is taken later.
 const BUCKET: usize = 1 << 20;
+const OTHER_MODULE: &str = "the mean is of another module than the one that is watched";
 /// Buckets that the device copies ahead.
 const AHEAD: usize = 8;
 
@@ -25,16 +26,18 @@ const AHEAD: usize = 8;
 struct Gradient {
     shape: Shape,
     dtype: DType,
-    /// As one axis. `None` is zeros.
+    /// As one axis, until it is copied. `None` is zeros.
     flat: Option<Tensor<Wgsl, 1>>,
     /// It is computed, or there is none.
     is_complete: bool,
     /// What the backward pass computed, if it is watched.
     watched: Option<WgslTensor>,
+    /// Whether this worker has the gradient.
+    is_computed: bool,
     /// The mean of all workers, in pieces.
     mean: Vec<Tensor<Wgsl, 1>>,
     /// Whether a worker with samples has the gradient.
-    is_there: bool,
+    exists: bool,
 }
 
 /// Which numbers of which gradient are in a bucket.
@@ -57,7 +60,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Tells the others the samples of this worker. Returns `None` if there are none at all.
+    /// Exchanges the number of samples. Returns `None` if the total is 0.
     pub fn start<B, M>(
         peers: &Arc<Peers>,
         module: &M,
@@ -105,7 +108,7 @@ impl Exchange {
     }
 
     /// Takes a gradient, in the type of its parameter, from a backward pass.
-    pub fn watched(&mut self, index: usize, gradient: WgslTensor) -> Result<(), ParallelError> {
+    pub fn add_watched(&mut self, index: usize, gradient: WgslTensor) -> Result<(), ParallelError> {
         let of_parameter = &mut self.gradients[index];
         // A second backward pass is not watched.
         if of_parameter.is_complete {
@@ -114,31 +117,13 @@ impl Exchange {
         of_parameter.watched = Some(gradient.clone());
         let len = of_parameter.shape.num_elements();
         let flat = Wgsl::float_reshape(gradient, Shape::from([len]));
-        self.add(index, Some(Tensor::from_primitive(TensorPrimitive::Float(flat))))
-    }
-
-    /// Takes a gradient that is complete, and goes on with the buckets that are.
-    fn add(&mut self, index: usize, flat: Option<Tensor<Wgsl, 1>>) -> Result<(), ParallelError> {
-        let gradient = &mut self.gradients[index];
-        gradient.flat = flat.map(|flat| flat.cast(DType::F32));
-        gradient.is_complete = true;
-        self.advance()
-    }
-
-    fn is_complete(&self, bucket: &Pieces) -> bool {
-        bucket.iter().all(|(index, _)| self.gradients[*index].is_complete)
-    }
-
-    /// Copies the buckets that are complete, and exchanges those that were copied. Waits if the device is behind.
-    fn advance(&mut self) -> Result<(), ParallelError> {
-        while self.buckets.get(self.started).is_some_and(|bucket| self.is_complete(bucket)) {
-            if self.readbacks.len() == AHEAD {
+        self.add(index, Some(Tensor::from_primitive(TensorPrimitive::Float(flat))));
+        // The backward pass holds its graph, for which other workers wait at the end of theirs: it must not wait for
+        // them.
+        while self.start_copy()? {
+            if self.readbacks.len() > AHEAD {
                 self.exchange()?;
             }
-            let numbers = joined(&self.buckets[self.started], &self.gradients, &self.peers);
-            let readback = Readback::start(numbers);
-            self.readbacks.push_back(readback.map_err(|error| self.peers.device_failed(&error))?);
-            self.started += 1;
         }
         while self.readbacks.front().is_some_and(Readback::is_ready) {
             self.exchange()?;
@@ -146,19 +131,44 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the oldest bucket that is copied, and begins to add those of all workers.
-    fn exchange(&mut self) -> Result<(), ParallelError> {
-        if self.sums.len() == AHEAD {
-            self.upload()?;
+    /// Takes a gradient that is complete, or notes that there is none.
+    fn add(&mut self, index: usize, flat: Option<Tensor<Wgsl, 1>>) {
+        let gradient = &mut self.gradients[index];
+        gradient.is_computed = flat.is_some();
+        gradient.flat = flat.map(|flat| flat.cast(DType::F32));
+        gradient.is_complete = true;
+    }
+
+    fn is_complete(&self, bucket: &Pieces) -> bool {
+        bucket.iter().all(|(index, _)| self.gradients[*index].is_complete)
+    }
+
+    /// Starts to copy the next bucket to the host, if it is complete. Returns whether it is.
+    fn start_copy(&mut self) -> Result<bool, ParallelError> {
+        let Some(bucket) = self.buckets.get(self.started).filter(|next| self.is_complete(next))
+        else {
+            return Ok(false);
+        };
+        let readback = Readback::start(joined(bucket, &self.gradients, &self.peers));
+        self.readbacks.push_back(readback.map_err(|error| self.peers.device_failed(&error))?);
+        // The copy has what it needs.
+        for index in ends(bucket, &self.gradients).collect::<Vec<_>>() {
+            self.gradients[index].flat = None;
         }
+        self.started += 1;
+        Ok(true)
+    }
+
+    /// Takes the oldest bucket that is copied, and begins to add those of all workers. Waits for the device only.
+    fn exchange(&mut self) -> Result<(), ParallelError> {
         let Some(readback) = self.readbacks.pop_front() else { return Ok(()) };
         let peers = self.peers.clone();
         let data = readback.take().map_err(|error| peers.device_failed(&error))?;
         let mut numbers = data.into_vec::<f32>().map_err(|error| peers.device_failed(&error))?;
         // Which gradients there are: all workers, or none, have a mean.
         numbers.extend(ends(&self.buckets[self.copied], &self.gradients).map(|index| {
-            let is_there = self.gradients[index].flat.is_some();
-            f32::from(u8::from(is_there))
+            let is_computed = self.gradients[index].is_computed;
+            f32::from(u8::from(is_computed))
         }));
         let (index, of, len) = (self.copied, self.buckets.len(), numbers.len());
         self.sums.push_back(peers.start_sum(
@@ -180,8 +190,8 @@ impl Exchange {
         let data = TensorData::new(sum[..len].to_vec(), [len]);
         let mean = Tensor::<Wgsl, 1>::from_data(data, (&self.peers.device, DType::F32));
         let ends: Vec<usize> = ends(bucket, &self.gradients).collect();
-        for (index, is_there) in ends.into_iter().zip(&sum[len..]) {
-            self.gradients[index].is_there = *is_there > 0.0;
+        for (index, workers) in ends.into_iter().zip(&sum[len..]) {
+            self.gradients[index].exists = *workers > 0.0;
         }
         let mut start = 0;
         for (index, range) in bucket {
@@ -205,8 +215,11 @@ impl Exchange {
         let mut take = Take { exchange: &mut self, gradients, result: Ok(()) };
         module.visit(&mut take);
         take.result?;
+        if !self.gradients.iter().all(|gradient| gradient.is_complete) {
+            return Err(self.peers.failed(OTHER_MODULE.to_owned()));
+        }
         while self.uploaded < self.buckets.len() {
-            self.advance()?;
+            while self.readbacks.len() < AHEAD && self.start_copy()? {}
             // The others may still copy the last one that this worker has: the one before is taken first.
             match self.copied < self.buckets.len() && self.sums.len() < 2 {
                 true => self.exchange()?,
@@ -280,8 +293,9 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Find {
             flat: None,
             is_complete: false,
             watched: None,
+            is_computed: false,
             mean: Vec::new(),
-            is_there: false,
+            exists: false,
         });
     }
 }
@@ -295,16 +309,19 @@ struct Take<'a> {
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Take<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some(&index) = self.exchange.indices.get(&param.id) else { return };
+        let Some(&index) = self.exchange.indices.get(&param.id) else {
+            if param.val().is_require_grad() && self.result.is_ok() {
+                self.result = Err(self.exchange.peers.failed(OTHER_MODULE.to_owned()));
+            }
+            return;
+        };
         let found = self.gradients.remove::<Wgsl, D>(param.id);
         let gradient = &mut self.exchange.gradients[index];
         match (found, gradient.watched.take()) {
             (found, None) if !gradient.is_complete => {
                 let len = gradient.shape.num_elements();
                 let flat = found.map(|found| found.reshape([len]));
-                if self.result.is_ok() {
-                    self.result = self.exchange.add(index, flat);
-                }
+                self.exchange.add(index, flat);
             }
             // It was taken before.
             (None, None) => {}
@@ -333,7 +350,7 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Register<'_> 
         let gradient = &mut self.exchange.gradients[index];
         let mut pieces = std::mem::take(&mut gradient.mean);
         let mean = match pieces.len() {
-            _ if !gradient.is_there => return,
+            _ if !gradient.exists => return,
             0 => return,
             1 => pieces.swap_remove(0),
             _ => Tensor::cat(pieces, 0),

@@ -106,7 +106,7 @@ pub enum ParallelError {
         values: Vec<String>,
     },
     /// Another process has found why the run ends.
-    #[error("{message} (worker {rank} has found it)")]
+    #[error("{message} (reported by worker {rank})")]
     Reported {
         /// The worker that found it.
         rank: usize,

@@ -39,9 +39,13 @@
 //! - [`Worker::part`] divides the batches of a [`Sampler`](crate::train::Sampler) among the workers.
 //! - [`Worker::mean`] is the mean of the gradients of all, weighted by samples: the gradients of one large batch. It is
 //!   made once, in the order of the workers, so that all have the same bits.
+//! - [`Worker::watch`] exchanges gradients while the backward pass computes the others.
 //! - [`Worker::sum`] and [`Worker::mean_of`] add up metrics; [`Worker::is_first`] is for what one worker prints and
 //!   saves.
 //! - [`Worker::agree`] and [`Worker::keep_equal`] find workers that differ.
+//!
+//! [`Pipeline`] divides a model among devices in place of the batch. [`run_on`] runs a worker on a [`Transport`] of its
+//! own, such as that of the package `burn-wgsl-mpi`.
 //!
 //! Gradients go through the memory of the host, so that GPUs of any vendors and the CPU can work together.
 

@@ -79,7 +79,7 @@ impl<B: AutodiffBackend> fmt::Debug for PipelineStep<B> {
 /// One thread records the work of all stages. It waits for what a stage computes where another device needs it, so that
 /// on GPUs the stages overlap. The CPU device computes at once: a stage on it overlaps with GPUs only.
 ///
-/// A stage must get what it depends on from the stage before, or capture it: other modules that its closure captures
+/// A stage reads its module, the result of the stage before, and tensors that its closure captures. Captured modules
 /// get no gradients. A pipeline is made for one step, because a step changes the modules.
 pub struct Pipeline<B: AutodiffBackend, X, const D: usize> {
     stages: Vec<Stage<B, X>>,
@@ -169,6 +169,11 @@ impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, 
     /// # Errors
     ///
     /// Returns an error if there are no samples.
+    ///
+    /// # Panics
+    ///
+    /// Panics as ops do: if a device fails or has too little memory, or if a module or a tensor of a stage is on
+    /// another device.
     pub fn step<T>(
         self,
         micro_batches: impl IntoIterator<Item = MicroBatch<X, T>>,
@@ -220,7 +225,7 @@ struct Run<B: AutodiffBackend, X, T> {
 }
 
 impl<B: AutodiffBackend<Device = WgslDevice>, X, T> Run<B, X, T> {
-    /// Lets all stages do one piece of work at a time, as far as what it needs is under way.
+    /// Runs the next work of each stage whose input has been requested, until none is left.
     fn finished<const D: usize>(mut self, loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>) -> Self {
         loop {
             let ready: Vec<usize> =

@@ -1,6 +1,6 @@
-//! In which order a stage of a pipeline computes its micro-batches.
+//! The order in which a stage of a pipeline computes its micro-batches.
 
-/// In which order a stage of a pipeline computes its micro-batches. The gradients are the same.
+/// The order in which a stage of a pipeline computes its micro-batches. The gradients are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schedule {
     /// All forward, then all backward (Y. Huang et al., GPipe, 2019). A stage keeps the activations of all

@@ -36,15 +36,14 @@ where
     M: AutodiffModule<B>,
 {
     if peers.world == 1 {
-        return Ok(gradients);
+        return Ok(if samples == 0 { GradientsParams::new() } else { gradients });
     }
     let exchange = match watched {
         Some(watched) => watched.end(peers, samples)?,
         None => Exchange::start::<B, M>(peers, module, samples)?,
     };
-    if let Some(exchange) = exchange {
-        exchange.finish(&mut gradients, module)?;
-    }
+    let Some(exchange) = exchange else { return Ok(GradientsParams::new()) };
+    exchange.finish(&mut gradients, module)?;
     Ok(gradients)
 }
 
@@ -55,7 +54,7 @@ pub(super) struct Watched {
     samples: usize,
 }
 
-/// What the nodes of the parameters get at.
+/// The state that the nodes of the parameters share.
 struct Hooked {
     /// `None` once the mean is taken.
     exchange: Option<Exchange>,
@@ -90,14 +89,14 @@ impl Watched {
     /// Ends the watch. Returns what is left to do.
     fn end(self, peers: &Peers, samples: usize) -> Result<Option<Exchange>, ParallelError> {
         peers.set_watching(false);
-        let Some(hooked) = self.exchange else { return Ok(None) };
-        let mut hooked = hooked.lock();
-        std::mem::replace(&mut hooked.result, Ok(()))?;
         if samples != self.samples {
             let message =
                 format!("{samples} samples have gradients, and {} are watched", self.samples);
             return Err(peers.failed(message));
         }
+        let Some(hooked) = self.exchange else { return Ok(None) };
+        let mut hooked = hooked.lock();
+        std::mem::replace(&mut hooked.result, Ok(()))?;
         Ok(hooked.exchange.take())
     }
 }
@@ -122,7 +121,7 @@ impl Hook {
         let Hooked { exchange: Some(exchange), result } = &mut *hooked else { return gradient };
         let gradient = Wgsl::float_cast(gradient, exchange.dtype(self.index).into());
         if result.is_ok() {
-            *result = exchange.watched(self.index, gradient.clone());
+            *result = exchange.add_watched(self.index, gradient.clone());
         }
         gradient
     }
@@ -145,8 +144,8 @@ impl<C: CheckpointStrategy> ModuleMapper<Autodiff<Wgsl, C>> for Watch {
             Some(index) => {
                 let hook = Hook { hooked: self.hooked.clone(), index };
                 let value = value.into_primitive().tensor();
-                // A backward pass goes by the depth of nodes. Beside one that is as deep as the parameter's layer, the
-                // node gets the gradient when the layer is behind, and not at the end with all parameters.
+                // Burn runs the deepest nodes first. The second parent raises this node to the depth of its layer, so
+                // that it runs right after the layer instead of last.
                 let beside = graph::untracked_at((index + 1) * DEPTH, value.primitive.clone());
                 let output = value.primitive.clone();
                 let value =

@@ -132,8 +132,8 @@ impl Worker {
     /// # Ok::<(), ParallelError>(())
     /// ```
     ///
-    /// Until [`mean`](Self::mean), nothing else may be exchanged. Gradients that are accumulated, and those of a
-    /// parameter that is in the module twice, cannot be watched.
+    /// [`mean`](Self::mean) of the same module must follow, and until then nothing else may be exchanged. Gradients
+    /// that are accumulated, and those of a parameter that is in the module twice, cannot be watched.
     ///
     /// # Errors
     ///

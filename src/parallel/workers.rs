@@ -117,8 +117,8 @@ impl Workers {
         resolved.collect()
     }
 
-    /// Opens the devices, for a model of which each has a part: GPUs have a wgpu instance each, because those of one
-    /// instance may not run at the same time. They stay open.
+    /// Returns the devices, for a model of which each has a part: several GPUs are opened, and have a wgpu instance
+    /// each, because those of one instance may not run at the same time. They stay open.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ where
 /// Runs the program of one worker on a connection to the others, in the thread that calls. [`run`] does this in each of
 /// its threads; a [`Transport`] between processes does it in each process.
 ///
-/// If the program fails, the connection is told why.
+/// Passes the error of a failed program to [`Transport::fail`].
 ///
 /// # Errors
 ///

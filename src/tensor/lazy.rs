@@ -350,15 +350,18 @@ fn arrive(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
             Err(error)
         }
         Arrival::UnderWay(elements) => {
-            let memory = elements().and_then(|elements| lazy.runtime.upload(&elements));
-            match memory {
+            let elements = elements().inspect_err(|error| {
+                *arrival = Arrival::Failed(error.clone());
+            })?;
+            match lazy.runtime.upload(&elements) {
                 Ok(memory) => {
                     let _locked = lazy.runtime.lock_deferred();
                     lazy.resolve(Arc::new(memory));
                     Ok(())
                 }
                 Err(error) => {
-                    *arrival = Arrival::Failed(error.clone());
+                    // There may be memory later.
+                    *arrival = Arrival::UnderWay(Box::new(|| Ok(elements)));
                     Err(error)
                 }
             }

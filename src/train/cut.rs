@@ -1,7 +1,9 @@
 //! Graphs that are cut between two parts of a model: each part has a graph of its own, and gradients are passed from
 //! one to the other.
 
-use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param};
+use std::collections::HashMap;
+
+use burn::module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -33,18 +35,23 @@ pub(crate) fn gradients_of<B: AutodiffBackend, const D: usize>(
 /// backward pass through one part of a joined graph can then delete the others. So two graphs that are kept at the same
 /// time must not share parameters.
 pub(crate) fn with_own_nodes<B: AutodiffBackend, M: Module<B>>(module: &M) -> M {
-    module.clone().map(&mut OwnNodes)
+    module.clone().map(&mut OwnNodes { seen: HashMap::new() })
 }
 
-struct OwnNodes;
+struct OwnNodes<B: AutodiffBackend> {
+    /// A parameter that is in the module twice has one node.
+    seen: HashMap<ParamId, TensorPrimitive<B>>,
+}
 
-impl<B: AutodiffBackend> ModuleMapper<B> for OwnNodes {
+impl<B: AutodiffBackend> ModuleMapper<B> for OwnNodes<B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, value, mapper) = param.consume();
-        let value = match value.is_require_grad() {
-            true => Tensor::from_inner(value.inner()).require_grad(),
-            false => value,
+        let value = match (self.seen.get(&id), value.is_require_grad()) {
+            (Some(seen), _) => Tensor::from_primitive(seen.clone()),
+            (None, true) => Tensor::from_inner(value.inner()).require_grad(),
+            (None, false) => value,
         };
+        self.seen.insert(id, value.clone().into_primitive());
         Param::from_mapped_value(id, value, mapper)
     }
 }

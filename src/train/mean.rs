@@ -74,10 +74,6 @@ impl<M> MeanGradients<M> {
             return;
         }
         self.samples += samples;
-        if self.samples == samples {
-            self.mean = gradients;
-            return;
-        }
         let share = samples as f64 / self.samples as f64;
         module.visit(&mut Add { mean: &mut self.mean, gradients, share, seen: HashSet::new() });
     }
@@ -110,6 +106,7 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Add<'_> {
         let mean = match (old, new) {
             (Some(old), Some(new)) => old.clone() + (new - old) * self.share,
             (Some(old), None) => old * (1.0 - self.share),
+            (None, Some(new)) if self.share == 1.0 => new,
             (None, Some(new)) => new * self.share,
             (None, None) => return,
         };

@@ -242,6 +242,57 @@ fn a_watched_module_may_have_frozen_and_unused_parameters() {
     }
 }
 
+/// The first worker is in its backward pass, with more buckets than are under way at a time, while the second ends
+/// another one, and does not use all layers.
+#[test]
+fn a_watched_backward_pass_does_not_wait_for_other_workers() {
+    const LAYERS: usize = 12;
+    for devices in worlds() {
+        let deadline = Duration::from_secs(20);
+        let means = parallel::run(workers(&devices).with_deadline(deadline), |worker| {
+            let device = worker.device();
+            let layer = || LinearConfig::new(1024, 1024).with_bias(false).init::<B>(&device);
+            let layers: Vec<Linear<B>> = (0..LAYERS).map(|_| layer()).collect();
+            let layers = worker.broadcast::<B, _>(layers)?;
+            let x = Tensor::<B, 2>::ones([1, 1024], &device);
+            let used = worker.watch(&layers, 1)?;
+            let mut count = LAYERS;
+            if !worker.is_first() {
+                let other = Tensor::<B, 1>::ones([1], &device).require_grad();
+                drop((other * 2.0).sum().backward());
+                count = 2;
+            }
+            let y = used[..count].iter().fold(x, |x, layer| layer.forward(x));
+            let gradients = GradientsParams::from_grads(y.sum().backward(), &layers);
+            let mut mean = worker.mean::<B, _>(gradients, &layers, 1)?;
+            assert_eq!(mean.len(), LAYERS, "on {devices:?}");
+            let last: Option<Tensor<Wgsl, 2>> = mean.remove(layers[LAYERS - 1].weight.id);
+            let last = last.expect("one worker uses it").slice([7..8, 0..1024]).into_data();
+            Ok::<_, ParallelError>(last.to_vec::<f32>().expect("it is f32"))
+        });
+        let means = means.expect("they take the step");
+        assert!(means.iter().all(|mean| *mean == means[0]), "on {devices:?}");
+    }
+}
+
+#[test]
+fn without_samples_there_are_no_gradients() {
+    for count in [1, 2] {
+        for watches in [false, true] {
+            let lens = parallel::run(cpus(count), |worker| {
+                let device = worker.device();
+                let layer = worker.broadcast(LinearConfig::new(3, 2).init::<B>(&device))?;
+                let used = if watches { worker.watch(&layer, 0)? } else { layer.clone() };
+                let x = Tensor::<B, 2>::full([2, 3], f32::NAN, &device);
+                let gradients = used.forward(x).sum().backward();
+                let gradients = GradientsParams::from_grads(gradients, &layer);
+                Ok::<_, ParallelError>(worker.mean(gradients, &layer, 0)?.len())
+            });
+            assert_eq!(lens.expect("they compute"), vec![0; count]);
+        }
+    }
+}
+
 #[test]
 fn wrong_uses_of_a_watched_module_are_errors() {
     type Wrong = fn(&Worker, &Linear<B>, Linear<B>) -> Result<(), ParallelError>;
@@ -280,6 +331,12 @@ fn wrong_uses_of_a_watched_module_are_errors() {
         worker.mean(GradientsParams::from_grads(gradients, layer), layer, 3).map(drop)
     });
     assert!(samples.contains("3 samples have gradients, and 2 are watched"), "{samples}");
+    let other = error(|worker, _, watched| {
+        let other: Linear<B> = LinearConfig::new(3, 2).init(&worker.device());
+        let gradients = loss(&watched, worker.device()).backward();
+        worker.mean(GradientsParams::from_grads(gradients, &other), &other, 2).map(drop)
+    });
+    assert!(other.contains("of another module than the one that is watched"), "{other}");
 }
 
 #[test]

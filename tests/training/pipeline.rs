@@ -167,6 +167,34 @@ fn stages_may_have_no_parameters() {
     }
 }
 
+/// Both uses of a parameter have one node, so that its gradient has both.
+#[test]
+fn a_stage_may_use_a_parameter_twice() {
+    for devices in worlds() {
+        let layer: Linear<B> = LinearConfig::new(4, 4).init(&devices[0]);
+        // Clones of a parameter that was not used yet would have values of their own.
+        layer.num_params();
+        let layers = vec![layer.clone(), layer.clone()];
+        let through = |layers: &[Linear<B>], x: Tensor<B, 2>| {
+            layers.iter().fold(x, |x, layer| layer.forward(x).tanh())
+        };
+        let x = || numbers(1, [3, 4], &devices[0]);
+        let micro_batches = (0..2).map(|_| MicroBatch { input: x(), target: (), samples: 3 });
+        let step = Pipeline::start(&devices[0], &layers, move |layers, x| through(layers, x)).step(
+            micro_batches,
+            Schedule::AllForward,
+            |y, ()| y.mean(),
+        );
+        let mut step = step.expect("there are samples");
+        let found: Tensor<Wgsl, 2> = step.gradients.remove(layer.weight.id).expect("it is there");
+        let gradients = through(&layers, x()).mean().backward();
+        let mut gradients = GradientsParams::from_grads(gradients, &layer);
+        let expected: Tensor<Wgsl, 2> = gradients.remove(layer.weight.id).expect("it is there");
+        let tolerance = burn::tensor::Tolerance::<f32>::absolute(1e-6);
+        found.into_data().assert_approx_eq(&expected.into_data(), tolerance);
+    }
+}
+
 #[test]
 fn a_batch_without_samples_is_an_error() {
     let device = WgslDevice::Cpu;
