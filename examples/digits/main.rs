@@ -4,6 +4,7 @@
 //! `cargo run --release --example digits -- --help` lists the options.
 
 mod args;
+mod batch;
 mod output;
 mod plot;
 mod report;
@@ -100,7 +101,8 @@ fn run(args: &Args, workers: Workers, start: Instant, stop: &Stop) -> Result<()>
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(workers, precision, args, &dataset, start, &observed, stop)?;
+    let program = |worker: &Worker| work(worker, precision, args, &dataset, start, &observed, stop);
+    let (run, model) = train_on(workers, program)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
@@ -116,8 +118,9 @@ fn run(args: &Args, workers: Workers, start: Instant, stop: &Stop) -> Result<()>
         let (cpu, precision) = (Workers::alone(WgslDevice::Cpu), Some(Precision::F32));
         // Both with the same batches.
         let args = Args { batch: BatchSize::Samples(run.batch), ..args.clone() };
-        let (cpu, _) =
-            train_on(cpu, precision, &args, &dataset, Instant::now(), &unobserved, stop)?;
+        let (cpu, _) = train_on(cpu, |worker| {
+            work(worker, precision, &args, &dataset, Instant::now(), &unobserved, stop)
+        })?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -144,21 +147,10 @@ struct Observed {
     checkpoints: Option<PathBuf>,
 }
 
-/// Trains and tests a model on one device, or on several together. The seed determines all random numbers. `start` is
-/// the start time for `History::first_step`.
-fn train_on(
-    workers: Workers,
-    precision: Option<Precision>,
-    args: &Args,
-    dataset: &Dataset,
-    start: Instant,
-    observed: &Observed,
-    stop: &Stop,
-) -> Result<(Run, Model<Wgsl>)> {
+/// Runs the program of each worker. Returns the result of the first.
+fn train_on<T: Send>(workers: Workers, program: impl Fn(&Worker) -> Result<T> + Sync) -> Result<T> {
     let is_alone = workers.len() == 1;
-    let trained = parallel::run(workers, |worker| {
-        work(worker, precision, args, dataset, start, observed, stop)
-    });
+    let trained = parallel::run(workers, program);
     let trained = trained.map_err(|error| match error {
         ParallelError::Failed { message, .. } if is_alone => anyhow::Error::msg(message),
         error => error.into(),
@@ -166,7 +158,8 @@ fn train_on(
     trained.into_iter().next().context("there is no worker")
 }
 
-/// The program of each worker. The first one prints and saves.
+/// The program of each worker: trains and tests a model. The seed determines all random numbers. `start` is the start
+/// time for `History::first_step`. The first worker prints and saves.
 fn work(
     worker: &Worker,
     precision: Option<Precision>,
@@ -197,9 +190,7 @@ fn work(
     let batch = batch_size(
         args,
         observed,
-        |scaler| {
-            train::fastest_batch(learner(Model::new(&device), scaler), scaler, dataset, &device)
-        },
+        |scaler| batch::fastest(learner(Model::new(&device), scaler), scaler, dataset, &device),
         new_scaler,
     )?;
     let scaler = new_scaler();
@@ -288,7 +279,7 @@ fn batch_size(
 ) -> Result<usize> {
     match (args.batch, &observed.checkpoints) {
         (BatchSize::Samples(batch), _) => Ok(batch),
-        (BatchSize::Auto, Some(folder)) if args.resume => train::batch_of(folder),
+        (BatchSize::Auto, Some(folder)) if args.resume => batch::of_run(folder),
         (BatchSize::Auto, _) => search(&new_scaler()),
     }
 }

@@ -1,6 +1,6 @@
-//! The training loop and its measurements.
+//! The training loop and its measurements, of one worker or several.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,8 +9,8 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Int, Tensor};
 use burn_wgsl::parallel::{ParallelError, Worker};
 use burn_wgsl::scaler::GradScaler;
-use burn_wgsl::train::{BatchSearch, Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
+use burn_wgsl::train::{Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
+use burn_wgsl::{Autodiff, Wgsl, scope};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
@@ -344,41 +344,6 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     let scaler = &options.scaler;
     history.skipped_steps = scaler.is_enabled().then(|| scaler.state().skipped_steps);
     Ok((learner.model, history))
-}
-
-/// Returns the batch size of the run that is saved in a folder.
-///
-/// # Errors
-///
-/// Returns an error if there is no checkpoint that is whole.
-pub fn batch_of(folder: &Path) -> Result<usize> {
-    Ok(Checkpoint::latest_value::<Settings>(folder, "settings")?.batch)
-}
-
-/// Tries batch sizes, and returns the fastest.
-///
-/// # Errors
-///
-/// Returns an error if one image does not fit.
-pub fn fastest_batch<O: Optimizer<Model<B>, B>>(
-    learner: Learner<B, O>,
-    scaler: &GradScaler,
-    dataset: &Dataset,
-    device: &WgslDevice,
-) -> Result<usize> {
-    let train = SampleTensors::<B>::new(&dataset.train, device);
-    let search = BatchSearch { max: train.count, ..BatchSearch::default() };
-    let mut updated = None;
-    let sizes = search.find(device, |batch| {
-        let indices = (0..).take(batch).collect();
-        let (images, labels) = train.select(int_tensor(indices, device));
-        let gradients = learner.gradients(scaler.scale(learner.loss(images, labels)));
-        // Each step is the first: one may fail after it has returned. What is dropped is not computed.
-        updated = Some(learner.clone().update(gradients, 1e-3));
-    })?;
-    drop(updated);
-    print!("{sizes}");
-    Ok(sizes.fastest)
 }
 
 /// Creates a progress bar, which is visible only on a terminal, and of the first worker.

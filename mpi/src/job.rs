@@ -19,7 +19,7 @@ use crate::MpiError;
 use crate::control::Control;
 use crate::launcher::launched;
 use crate::link::{GRACE, Link, Operation, Task};
-use crate::ranks::Ranks;
+use crate::ranks::RankTransport;
 use crate::shared::Shared;
 
 /// How long a failed process stays alive, so that its error reaches the other ranks before the launcher kills them.
@@ -126,7 +126,7 @@ where
     }
     let (deadline, exchanges) = (workers.deadline(), AtomicU64::new(0));
     let Place { rank, world, .. } = place;
-    let ranks = Arc::new(Ranks { rank, world, deadline, shared, tasks, exchanges });
+    let ranks = Arc::new(RankTransport { rank, world, deadline, shared, tasks, exchanges });
     let result = work(&workers, &place, &ranks, &program);
     if let Err(error) = &result {
         log::error!("worker {rank} of {world} ends: {error}");
@@ -164,14 +164,17 @@ fn start(
 }
 
 /// Ends the run if its thread panics.
-struct FailsIfPanicked(Arc<Shared>);
+struct FailsIfPanicked {
+    rank: usize,
+    shared: Arc<Shared>,
+}
 
 impl Drop for FailsIfPanicked {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let message = "the thread of MPI panicked".to_owned();
-            let (rank, step) = (0, self.0.step());
-            self.0.fail(ParallelError::Failed { rank, step, message }, true);
+            let (rank, step) = (self.rank, self.shared.step());
+            self.shared.fail(ParallelError::Failed { rank, step, message }, true);
         }
     }
 }
@@ -184,8 +187,6 @@ fn serve(
     tasks: &Receiver<Task>,
     placed: &Sender<Option<Place>>,
 ) {
-    // A panic of this thread must end the run.
-    let _panic = FailsIfPanicked(shared.clone());
     // This thread is the one that calls MPI.
     let Some((universe, _)) = initialize_with_threading(Threading::Funneled) else {
         // `run` may have timed out.
@@ -194,9 +195,12 @@ fn serve(
     };
     let world = universe.world();
     {
+        let rank = world.rank() as usize;
+        // A panic of this thread must end the run.
+        let _panic = FailsIfPanicked { rank, shared: shared.clone() };
         let local = world.split_shared(world.rank());
         let place = Place {
-            rank: world.rank() as usize,
+            rank,
             world: world.size() as usize,
             local: local.rank() as usize,
             ranks: local.size() as usize,
@@ -216,7 +220,7 @@ fn serve(
 fn work<T, E: Display>(
     workers: &Workers,
     place: &Place,
-    ranks: &Arc<Ranks>,
+    ranks: &Arc<RankTransport>,
     program: impl Fn(&Worker) -> Result<T, E>,
 ) -> Result<T, MpiError> {
     let device = match device(workers, place) {

@@ -14,7 +14,7 @@ use crate::shared::{Outcome, Shared};
 const STUCK: Duration = Duration::from_secs(4);
 
 /// The connection of a worker to the other ranks, by the thread that calls MPI.
-pub struct Ranks {
+pub struct RankTransport {
     pub rank: usize,
     pub world: usize,
     pub deadline: Duration,
@@ -23,7 +23,7 @@ pub struct Ranks {
     pub exchanges: AtomicU64,
 }
 
-impl Ranks {
+impl RankTransport {
     /// Starts an exchange. Returns its number.
     pub fn start(&self, what: String, operation: Operation) -> Result<u64, ParallelError> {
         if let Some(failure) = self.shared.failure() {
@@ -61,7 +61,7 @@ fn stuck(rank: usize, step: u64) -> ParallelError {
     ParallelError::Failed { rank, step, message }
 }
 
-impl Transport for Ranks {
+impl Transport for RankTransport {
     fn rank(&self) -> usize {
         self.rank
     }

@@ -1,18 +1,21 @@
 //! Jobs of several ranks: each test starts `mpirun` with this program, which runs one of the scenarios below.
 
+#[path = "../../tests/training/cnn.rs"]
+mod cnn;
+
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use burn::module::{Module, ModuleMapper, Param};
-use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
-use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::parallel::{self, ParallelError, Worker, Workers};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use burn_wgsl_mpi::{Job, MpiError};
+
+use cnn::{Cnn, Fill, numbers};
 
 type B = Autodiff<Wgsl>;
 
@@ -126,54 +129,11 @@ fn failing() -> Job {
     Job::new(cpus().with_deadline(DEADLINE))
 }
 
-#[derive(Module, Debug)]
-struct Cnn<B: Backend> {
-    conv: Conv2d<B>,
-    hidden: Linear<B>,
-    output: Linear<B>,
-}
-
-impl<B: Backend<Device = WgslDevice>> Cnn<B> {
-    fn new(device: &WgslDevice) -> Self {
-        Self {
-            conv: Conv2dConfig::new([1, 4], [3, 3]).init(device),
-            hidden: LinearConfig::new(4 * 6 * 6, 16).init(device),
-            output: LinearConfig::new(16, 3).init(device),
-        }
-    }
-
-    fn forward(&self, x: Tensor<B, 4>) -> Tensor<B, 2> {
-        let x = self.conv.forward(x).tanh().flatten(1, 3);
-        self.output.forward(self.hidden.forward(x).tanh())
-    }
-}
-
-/// Numbers from -1 to 1 that depend on their position and the seed.
-fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
-    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
-    let values: Vec<f32> = (0..shape.iter().product()).map(number).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
-}
-
-/// Replaces parameters by numbers.
-struct Fill {
-    seed: usize,
-    device: WgslDevice,
-}
-
-impl ModuleMapper<B> for Fill {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        self.seed += 1;
-        let (seed, device) = (self.seed, self.device);
-        param.map(|old| (numbers(seed, old.dims(), &device) * 0.3).require_grad())
-    }
-}
-
 /// Trains a network for ten steps with batches of 64, of which the last is smaller. Returns its weights.
 fn train(worker: &Worker, watches: bool) -> Result<Vec<f32>, ParallelError> {
     let device = worker.device();
     // Each worker has a network of its own until the first one's is sent.
-    let model = Cnn::<B>::new(&device).map(&mut Fill { seed: 50 * worker.rank(), device });
+    let model = Cnn::<B>::new(&device).map(&mut Fill(50 * worker.rank()));
     let mut model = worker.broadcast(model)?;
     let mut optimizer = SgdConfig::new().init();
     for step in 0..10 {
@@ -326,6 +286,22 @@ fn fails() {
         })
     });
     fail(&result.expect_err("a worker fails"));
+}
+
+/// MPI ends a process that goes on after the error.
+#[test]
+fn a_rank_that_goes_on_is_ended() {
+    let ended = job(2, "goes_on");
+    assert_ne!(ended.code, Some(0), "{}", ended.text);
+    assert!(ended.took < DEADLINE + SLACK, "{:?}", ended.took);
+}
+
+#[test]
+#[ignore = "a scenario"]
+fn goes_on() {
+    let result = burn_wgsl_mpi::run(failing(), |_| Err::<(), _>("the disk is full"));
+    result.expect_err("a worker fails");
+    std::thread::sleep(DEADLINE + 2 * SLACK);
 }
 
 #[test]

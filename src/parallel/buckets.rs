@@ -18,9 +18,9 @@ use crate::train::Readback;
 
 /// Numbers of a bucket, at most: half of those of a readback that is taken later.
 const BUCKET: usize = 1 << 20;
-const OTHER_MODULE: &str = "the mean is of another module than the one that is watched";
 /// Buckets that the device copies ahead.
 const AHEAD: usize = 8;
+const OTHER_MODULE: &str = "the mean is of another module than the one that is watched";
 
 /// The gradient of a parameter.
 struct Gradient {
@@ -30,8 +30,8 @@ struct Gradient {
     flat: Option<Tensor<Wgsl, 1>>,
     /// It is computed, or there is none.
     is_complete: bool,
-    /// What the backward pass computed, if it is watched.
-    watched: Option<WgslTensor>,
+    /// What a backward pass that is watched gave, as it gave it.
+    from_backward: Option<WgslTensor>,
     /// Whether this worker has the gradient.
     is_computed: bool,
     /// The mean of all workers, in pieces.
@@ -114,7 +114,7 @@ impl Exchange {
         if of_parameter.is_complete {
             return Ok(());
         }
-        of_parameter.watched = Some(gradient.clone());
+        of_parameter.from_backward = Some(gradient.clone());
         let len = of_parameter.shape.num_elements();
         let flat = Wgsl::float_reshape(gradient, Shape::from([len]));
         self.add(index, Some(Tensor::from_primitive(TensorPrimitive::Float(flat))));
@@ -292,7 +292,7 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Find {
             dtype: value.dtype(),
             flat: None,
             is_complete: false,
-            watched: None,
+            from_backward: None,
             is_computed: false,
             mean: Vec::new(),
             exists: false,
@@ -317,7 +317,7 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Take<'_> {
         };
         let found = self.gradients.remove::<Wgsl, D>(param.id);
         let gradient = &mut self.exchange.gradients[index];
-        match (found, gradient.watched.take()) {
+        match (found, gradient.from_backward.take()) {
             (found, None) if !gradient.is_complete => {
                 let len = gradient.shape.num_elements();
                 let flat = found.map(|found| found.reshape([len]));

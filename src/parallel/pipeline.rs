@@ -102,10 +102,72 @@ enum Input<B: AutodiffBackend, X> {
 /// Computes a micro-batch: returns the result, and what propagates its gradient back.
 type Forward<B, X> = Box<dyn Fn(Input<B, X>) -> Option<(Gradient<B>, Step<B>)>>;
 
-/// A part of a model on a device.
+/// A part of a model on a device. It computes its micro-batches in their order.
 struct Stage<B: AutodiffBackend, X> {
     device: WgslDevice,
     forward: Forward<B, X>,
+    /// What it has left to do.
+    work: VecDeque<Work>,
+    /// What it has to compute.
+    inputs: VecDeque<Input<B, X>>,
+    /// The micro-batches whose gradients it has to propagate.
+    steps: VecDeque<Step<B>>,
+    /// Their gradients; `None` if the loss does not depend on a micro-batch.
+    gradients: VecDeque<Option<Gradient<B>>>,
+}
+
+impl<B: AutodiffBackend<Device = WgslDevice>, X> Stage<B, X> {
+    /// Creates a stage. `forward` returns the result, and the input if the gradient of that is wanted.
+    fn new<const I: usize, const O: usize, M: AutodiffModule<B> + 'static>(
+        device: &WgslDevice,
+        module: &M,
+        forward: impl Fn(&M, Input<B, X>) -> Option<(Option<Tensor<B, I>>, Tensor<B, O>)> + 'static,
+    ) -> Self {
+        create_parameters(module);
+        let module = module.clone();
+        let forward: Forward<B, X> = Box::new(move |input| {
+            let module = with_own_nodes(&module);
+            let (input, result) = forward(&module, input)?;
+            let value = result.clone().inner().into_primitive();
+            let step: Step<B> = Box::new(move |gradient, sum| {
+                let mut gradients = gradients_of(result, gradient);
+                let gradient = input.and_then(|input| input.grad_remove(&mut gradients));
+                add_gradients(sum, &module, gradients);
+                gradient.map(Tensor::into_primitive)
+            });
+            Some((value, step))
+        });
+        Self {
+            device: *device,
+            forward,
+            work: VecDeque::new(),
+            inputs: VecDeque::new(),
+            steps: VecDeque::new(),
+            gradients: VecDeque::new(),
+        }
+    }
+
+    /// Returns whether what the next work needs has been requested.
+    fn is_ready(&self) -> bool {
+        match self.work.front() {
+            Some(Work::Forward) => !self.inputs.is_empty(),
+            Some(Work::Backward) => !self.gradients.is_empty(),
+            None => false,
+        }
+    }
+
+    /// Computes the next micro-batch.
+    fn compute(&mut self) -> Option<Gradient<B>> {
+        let (value, step) = (self.forward)(self.inputs.pop_front()?)?;
+        self.steps.push_back(step);
+        Some(value)
+    }
+
+    /// Propagates the next gradient. Returns that of the input.
+    fn propagate(&mut self, sum: &mut GradientsParams) -> Option<Gradient<B>> {
+        let (step, gradient) = (self.steps.pop_front()?, self.gradients.pop_front().flatten()?);
+        step(gradient, sum)
+    }
 }
 
 impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, D> {
@@ -115,21 +177,11 @@ impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, 
         M: AutodiffModule<B> + 'static,
         F: Fn(&M, X) -> Tensor<B, D> + 'static,
     {
-        create_parameters(module);
-        let module = module.clone();
-        let forward: Forward<B, X> = Box::new(move |input| {
-            let Input::First(input) = input else { return None };
-            let module = with_own_nodes(&module);
-            let y = forward(&module, input);
-            let value = y.clone().inner().into_primitive();
-            let step: Step<B> = Box::new(move |gradient, sum| {
-                let gradients = GradientsParams::from_grads(gradients_of(y, gradient), &module);
-                add_gradients(sum, &module, gradients);
-                None
-            });
-            Some((value, step))
+        let stage = Stage::new(device, module, move |module, input| match input {
+            Input::First(input) => Some((None::<Tensor<B, 1>>, forward(module, input))),
+            Input::Computed(_) => None,
         });
-        Self { stages: vec![Stage { device: *device, forward }] }
+        Self { stages: vec![stage] }
     }
 
     /// Adds a stage, which gets what the stage before has computed.
@@ -144,23 +196,11 @@ impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, 
         M: AutodiffModule<B> + 'static,
         F: Fn(&M, Tensor<B, D>) -> Tensor<B, E> + 'static,
     {
-        create_parameters(module);
-        let module = module.clone();
-        let forward: Forward<B, X> = Box::new(move |input| {
+        self.stages.push(Stage::new(device, module, move |module, input| {
             let Input::Computed(x) = input else { return None };
             let x = Tensor::<B, D>::from_inner(Tensor::from_primitive(x)).require_grad();
-            let module = with_own_nodes(&module);
-            let y = forward(&module, x.clone());
-            let value = y.clone().inner().into_primitive();
-            let step: Step<B> = Box::new(move |gradient, sum| {
-                let mut gradients = gradients_of(y, gradient);
-                let gradient = x.grad_remove(&mut gradients);
-                add_gradients(sum, &module, GradientsParams::from_grads(gradients, &module));
-                gradient.map(Tensor::into_primitive)
-            });
-            Some((value, step))
-        });
-        self.stages.push(Stage { device: *device, forward });
+            Some((Some(x.clone()), forward(module, x)))
+        }));
         Pipeline { stages: self.stages }
     }
 
@@ -175,7 +215,7 @@ impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, 
     /// Panics as ops do: if a device fails or has too little memory, or if a module or a tensor of a stage is on
     /// another device.
     pub fn step<T>(
-        self,
+        mut self,
         micro_batches: impl IntoIterator<Item = MicroBatch<X, T>>,
         schedule: Schedule,
         loss: impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>,
@@ -184,115 +224,81 @@ impl<B: AutodiffBackend<Device = WgslDevice>, X, const D: usize> Pipeline<B, X, 
             micro_batches.into_iter().filter(|micro_batch| micro_batch.samples > 0).collect();
         let samples: usize = micro_batches.iter().map(|micro_batch| micro_batch.samples).sum();
         let (stages, count) = (self.stages.len(), micro_batches.len());
-        let mut inputs = VecDeque::new();
+        for (index, stage) in self.stages.iter_mut().enumerate() {
+            stage.work = schedule.work(index, stages, count).into();
+        }
         let mut targets = VecDeque::new();
         for MicroBatch { input, target, samples: own } in micro_batches {
-            inputs.push_back(input);
+            self.stages[0].inputs.push_back(Input::First(input));
             targets.push_back((target, own as f64 / samples as f64));
         }
-        let run = Run {
-            work: (0..stages).map(|stage| schedule.work(stage, stages, count).into()).collect(),
-            values: (0..stages).map(|_| VecDeque::new()).collect(),
-            gradients: (0..stages).map(|_| VecDeque::new()).collect(),
-            steps: (0..stages).map(|_| VecDeque::new()).collect(),
-            stages: self.stages,
-            inputs,
-            targets,
-            loss_sum: None,
-            sum: GradientsParams::new(),
-        };
-        let Run { loss_sum, sum, .. } = run.finished(&loss);
-        let loss = loss_sum.ok_or(ParallelError::NoSamples)?;
-        Ok(PipelineStep { loss, gradients: sum })
+        let (stages, sum) = (self.stages, GradientsParams::new());
+        let mut run = Run { stages, targets, loss_sum: None, sum };
+        run.finish(&loss);
+        let loss = run.loss_sum.ok_or(ParallelError::NoSamples)?;
+        Ok(PipelineStep { loss, gradients: run.sum })
     }
 }
 
-/// A batch on its way through the stages. Each stage computes its micro-batches in their order.
+/// A batch on its way through the stages.
 struct Run<B: AutodiffBackend, X, T> {
     stages: Vec<Stage<B, X>>,
-    /// What each stage has left to do.
-    work: Vec<VecDeque<Work>>,
-    inputs: VecDeque<X>,
+    /// What the losses compare with, and the parts of the batch.
     targets: VecDeque<(T, f64)>,
-    /// What each stage has to compute, from the stage before.
-    values: Vec<VecDeque<Gradient<B>>>,
-    /// The gradients that each stage has to propagate, from the stage behind; `None` if the loss does not depend on it.
-    gradients: Vec<VecDeque<Option<Gradient<B>>>>,
-    /// The micro-batches that each stage keeps.
-    steps: Vec<VecDeque<Step<B>>>,
     loss_sum: Option<Tensor<B::InnerBackend, 1>>,
     sum: GradientsParams,
 }
 
 impl<B: AutodiffBackend<Device = WgslDevice>, X, T> Run<B, X, T> {
     /// Runs the next work of each stage whose input has been requested, until none is left.
-    fn finished<const D: usize>(mut self, loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>) -> Self {
+    fn finish<const D: usize>(&mut self, loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>) {
+        let last = self.stages.len() - 1;
         loop {
-            let ready: Vec<usize> =
-                (0..self.stages.len()).filter(|&stage| self.is_ready(stage)).collect();
-            if ready.is_empty() {
-                return self;
-            }
             // Those first that do not wait for another device.
-            let (first, last) = (0, self.stages.len() - 1);
-            let waits = |stage: usize| match self.work[stage].front() {
-                Some(Work::Forward) => stage != first,
-                Some(Work::Backward) => stage != last,
+            let waits = |stage: &usize| match self.stages[*stage].work.front() {
+                Some(Work::Forward) => *stage != 0,
+                Some(Work::Backward) => *stage != last,
                 None => false,
             };
-            let (later, now): (Vec<usize>, Vec<usize>) =
-                ready.into_iter().partition(|&stage| waits(stage));
-            for stage in now.into_iter().chain(later) {
+            let mut ready: Vec<usize> =
+                (0..=last).filter(|stage| self.stages[*stage].is_ready()).collect();
+            ready.sort_by_key(waits);
+            if ready.is_empty() {
+                return;
+            }
+            for stage in ready {
                 self.work_on(stage, loss);
             }
         }
     }
 
-    fn is_ready(&self, stage: usize) -> bool {
-        match self.work[stage].front() {
-            Some(Work::Forward) => stage == 0 || !self.values[stage].is_empty(),
-            Some(Work::Backward) => !self.gradients[stage].is_empty(),
-            None => false,
-        }
-    }
-
     fn work_on<const D: usize>(
         &mut self,
-        stage: usize,
+        index: usize,
         loss: &impl Fn(Tensor<B, D>, T) -> Tensor<B, 1>,
     ) {
-        let device = self.stages[stage].device;
-        match self.work[stage].pop_front() {
+        let stage = &mut self.stages[index];
+        let device = stage.device;
+        match stage.work.pop_front() {
             Some(Work::Forward) => {
-                let input = match stage {
-                    0 => self.inputs.pop_front().map(Input::First),
-                    _ => self.values[stage].pop_front().map(Input::Computed),
-                };
-                let computed = input.and_then(|input| (self.stages[stage].forward)(input));
-                let Some((value, step)) = computed else { return };
-                self.steps[stage].push_back(step);
-                match self.stages.get(stage + 1) {
+                let Some(value) = stage.compute() else { return };
+                match self.stages.get_mut(index + 1) {
                     Some(next) => {
                         let value = moved::<B>(value, &next.device);
-                        self.values[stage + 1].push_back(value);
+                        next.inputs.push_back(Input::Computed(value));
                     }
                     None => {
                         let gradient = self.loss(value, loss);
-                        self.gradients[stage].push_back(gradient);
+                        self.stages[index].gradients.push_back(gradient);
                     }
                 }
             }
             Some(Work::Backward) => {
-                let gradient = self.gradients[stage].pop_front().flatten();
-                let step = self.steps[stage].pop_front();
-                let gradient = match (step, gradient) {
-                    (Some(step), Some(gradient)) => step(gradient, &mut self.sum),
-                    _ => None,
-                };
-                if stage > 0 {
-                    let before = &self.stages[stage - 1].device;
-                    let gradient = gradient.map(|gradient| moved::<B>(gradient, before));
-                    self.gradients[stage - 1].push_back(gradient);
+                let gradient = stage.propagate(&mut self.sum);
+                if index > 0 {
+                    let before = &mut self.stages[index - 1];
+                    let gradient = gradient.map(|gradient| moved::<B>(gradient, &before.device));
+                    before.gradients.push_back(gradient);
                 }
             }
             None => {}

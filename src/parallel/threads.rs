@@ -8,7 +8,7 @@ use super::board::{Board, Ticket};
 use super::transport::{Gathered, Pending, Transport};
 
 /// The connection of a thread.
-pub(super) struct Threads {
+pub(super) struct ThreadTransport {
     rank: usize,
     world: usize,
     board: Arc<Board>,
@@ -16,7 +16,7 @@ pub(super) struct Threads {
     rounds: AtomicU64,
 }
 
-impl Threads {
+impl ThreadTransport {
     pub fn new(rank: usize, world: usize, board: &Arc<Board>) -> Self {
         Self { rank, world, board: board.clone(), rounds: AtomicU64::new(0) }
     }
@@ -34,7 +34,7 @@ impl Threads {
     }
 }
 
-impl Transport for Threads {
+impl Transport for ThreadTransport {
     fn rank(&self) -> usize {
         self.rank
     }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::autodiff::CheckpointStrategy;
 use burn::module::{AutodiffModule, ModuleMapper, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::AutodiffBackend;
@@ -16,8 +15,8 @@ use super::ParallelError;
 use super::buckets::Exchange;
 use super::peers::Peers;
 use crate::Autodiff;
-use crate::autodiff::graph;
 use crate::autodiff::node::node;
+use crate::autodiff::{CheckpointStrategy, graph};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// More nodes than a network has from one parameter to the next, on average.
@@ -50,12 +49,12 @@ where
 /// An exchange of gradients that goes on while a backward pass computes them.
 pub(super) struct Watched {
     /// `None` if there are no samples.
-    exchange: Option<Arc<Mutex<Hooked>>>,
+    exchange: Option<Arc<Mutex<SharedExchange>>>,
     samples: usize,
 }
 
 /// The state that the nodes of the parameters share.
-struct Hooked {
+struct SharedExchange {
     /// `None` once the mean is taken.
     exchange: Option<Exchange>,
     /// An error of the exchange, for when the mean is taken.
@@ -78,12 +77,12 @@ impl Watched {
             return Ok((module.clone(), Self { exchange: None, samples }));
         };
         let indices = exchange.indices().clone();
-        let hooked = Hooked { exchange: Some(exchange), result: Ok(()) };
-        let hooked = Arc::new(Mutex::new(hooked));
-        let mut watch = Watch { hooked: hooked.clone(), indices };
+        let shared = SharedExchange { exchange: Some(exchange), result: Ok(()) };
+        let shared = Arc::new(Mutex::new(shared));
+        let mut watch = Watch { shared: shared.clone(), indices };
         let module = module.clone().map(&mut watch);
         peers.set_watching(true);
-        Ok((module, Self { exchange: Some(hooked), samples }))
+        Ok((module, Self { exchange: Some(shared), samples }))
     }
 
     /// Ends the watch. Returns what is left to do.
@@ -94,17 +93,17 @@ impl Watched {
                 format!("{samples} samples have gradients, and {} are watched", self.samples);
             return Err(peers.failed(message));
         }
-        let Some(hooked) = self.exchange else { return Ok(None) };
-        let mut hooked = hooked.lock();
-        std::mem::replace(&mut hooked.result, Ok(()))?;
-        Ok(hooked.exchange.take())
+        let Some(shared) = self.exchange else { return Ok(None) };
+        let mut shared = shared.lock();
+        std::mem::replace(&mut shared.result, Ok(()))?;
+        Ok(shared.exchange.take())
     }
 }
 
 /// Where the node of a parameter puts its gradient.
 #[derive(Clone)]
 struct Hook {
-    hooked: Arc<Mutex<Hooked>>,
+    shared: Arc<Mutex<SharedExchange>>,
     index: usize,
 }
 
@@ -117,8 +116,10 @@ impl fmt::Debug for Hook {
 impl Hook {
     /// Gives a gradient to the exchange, in the type of its parameter, and passes it on.
     fn backward(self, gradient: WgslTensor) -> WgslTensor {
-        let mut hooked = self.hooked.lock();
-        let Hooked { exchange: Some(exchange), result } = &mut *hooked else { return gradient };
+        let mut shared = self.shared.lock();
+        let SharedExchange { exchange: Some(exchange), result } = &mut *shared else {
+            return gradient;
+        };
         let gradient = Wgsl::float_cast(gradient, exchange.dtype(self.index).into());
         if result.is_ok() {
             *result = exchange.add_watched(self.index, gradient.clone());
@@ -129,7 +130,7 @@ impl Hook {
 
 /// Adds a node to each parameter that has a gradient.
 struct Watch {
-    hooked: Arc<Mutex<Hooked>>,
+    shared: Arc<Mutex<SharedExchange>>,
     /// Those that have none yet. A module that uses one twice cannot be watched.
     indices: HashMap<ParamId, usize>,
 }
@@ -142,7 +143,7 @@ impl<C: CheckpointStrategy> ModuleMapper<Autodiff<Wgsl, C>> for Watch {
         let (id, value, mapper) = param.consume();
         let value = match self.indices.remove(&id) {
             Some(index) => {
-                let hook = Hook { hooked: self.hooked.clone(), index };
+                let hook = Hook { shared: self.shared.clone(), index };
                 let value = value.into_primitive().tensor();
                 // Burn runs the deepest nodes first. The second parent raises this node to the depth of its layer, so
                 // that it runs right after the layer instead of last.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::autodiff::CheckpointStrategy;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend};
@@ -16,6 +15,7 @@ use super::transport::Transport;
 use super::watch::{self, Watched};
 use super::{ParallelError, replicas};
 use crate::Autodiff;
+use crate::autodiff::CheckpointStrategy;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 use crate::train::Sampler;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::board::Board;
-use super::threads::Threads;
+use super::threads::ThreadTransport;
 use super::{ParallelError, Transport, Worker};
 use crate::backend::use_stream;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice, use_on_thread};
@@ -201,7 +201,7 @@ where
 {
     let opened = workers.open_each()?;
     let board = Arc::new(Board::new(opened.len(), workers.deadline));
-    let threads = |rank| Arc::new(Threads::new(rank, opened.len(), &board));
+    let threads = |rank| Arc::new(ThreadTransport::new(rank, opened.len(), &board));
     if let [(device, stream)] = opened[..] {
         return Ok(vec![run_on_stream(threads(0), device, stream, &program)?]);
     }

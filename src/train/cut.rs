@@ -63,12 +63,13 @@ pub(crate) fn compute_pending(device: &WgslDevice) {
     }
 }
 
-/// Adds new gradients of a module to a sum.
+/// Adds the gradients of a module to a sum.
 pub(crate) fn add_gradients<B: AutodiffBackend, M: AutodiffModule<B>>(
     sum: &mut GradientsParams,
     module: &M,
-    new: GradientsParams,
+    gradients: B::Gradients,
 ) {
+    let new = GradientsParams::from_grads(gradients, module);
     module.visit(&mut Add { sum, new });
 }
 

@@ -107,11 +107,7 @@ impl<B: AutodiffBackend<Device = WgslDevice>, const D: usize> Segments<B, D> {
         let module = module.clone();
         let step: Step<B> = Box::new(move |gradient, sum| {
             let y = conditions.again(|| forward(&module));
-            add_gradients(
-                sum,
-                &module,
-                GradientsParams::from_grads(gradients_of(y, gradient), &module),
-            );
+            add_gradients(sum, &module, gradients_of(y, gradient));
             compute_pending(&device);
             None
         });
@@ -137,7 +133,7 @@ impl<B: AutodiffBackend<Device = WgslDevice>, const D: usize> Segments<B, D> {
             let y = conditions.again(|| forward(&module, x.clone()));
             let mut gradients = gradients_of(y, gradient);
             let gradient = x.grad_remove(&mut gradients);
-            add_gradients(sum, &module, GradientsParams::from_grads(gradients, &module));
+            add_gradients(sum, &module, gradients);
             compute_pending(&device);
             gradient.map(Tensor::into_primitive)
         }));

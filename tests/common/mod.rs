@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::panic::UnwindSafe;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::ThreadId;
 
@@ -292,5 +292,26 @@ impl Observer for Launches {
         {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Counts the bytes that a device's data has on its way.
+#[derive(Default)]
+pub struct Copies {
+    pub uploaded: AtomicU64,
+    /// Copied by the host to memory that the device copies from.
+    pub staged: AtomicU64,
+    pub read_back: AtomicU64,
+}
+
+impl Observer for Copies {
+    fn event(&self, _: Origin, event: Event<'_>) {
+        let (count, bytes) = match event {
+            Event::Upload { bytes } => (&self.uploaded, bytes),
+            Event::Staged { bytes } => (&self.staged, bytes),
+            Event::Readback { bytes } => (&self.read_back, bytes),
+            _ => return,
+        };
+        count.fetch_add(bytes, Ordering::Relaxed);
     }
 }

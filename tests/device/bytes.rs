@@ -1,33 +1,14 @@
 //! Integers of 8 bits travel to the device as bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use burn_wgsl::runtime::{Event, Observer, Origin};
 #[cfg(feature = "train")]
 use burn_wgsl::train::Staging;
 use burn_wgsl::{Wgsl, WgslDevice};
 
-use crate::common::{Launches, devices, gpus, runtime_of, serial_guard};
-
-/// Counts uploaded bytes.
-#[derive(Default)]
-struct Uploads {
-    bytes: AtomicU64,
-    /// Bytes that the host copied to memory that the device copies from.
-    copied: AtomicU64,
-}
-
-impl Observer for Uploads {
-    fn event(&self, _: Origin, event: Event<'_>) {
-        match event {
-            Event::Upload { bytes } => self.bytes.fetch_add(bytes, Ordering::Relaxed),
-            Event::Staged { bytes } => self.copied.fetch_add(bytes, Ordering::Relaxed),
-            _ => 0,
-        };
-    }
-}
+use crate::common::{Copies, Launches, devices, gpus, runtime_of, serial_guard};
 
 fn image(shape: [usize; 4], device: &WgslDevice) -> Tensor<Wgsl, 4, Int> {
     let bytes: Vec<u8> = (0..shape.iter().product()).map(|i: usize| (i * 37 % 256) as u8).collect();
@@ -38,10 +19,10 @@ fn image(shape: [usize; 4], device: &WgslDevice) -> Tensor<Wgsl, 4, Int> {
 fn images_are_uploaded_as_bytes_and_normalised_in_one_launch() {
     let _guard = serial_guard();
     for device in gpus() {
-        let uploads = Arc::new(Uploads::default());
-        let observation = runtime_of(&device).observe(uploads.clone());
+        let copies = Arc::new(Copies::default());
+        let observation = runtime_of(&device).observe(copies.clone());
         let images = image([8, 3, 32, 32], &device);
-        assert_eq!(uploads.bytes.load(Ordering::Relaxed), 8 * 3 * 32 * 32);
+        assert_eq!(copies.uploaded.load(Ordering::Relaxed), 8 * 3 * 32 * 32);
         drop(observation);
         let launches = Launches::containing("");
         let observation = runtime_of(&device).observe(launches.clone());
@@ -65,16 +46,20 @@ fn a_staged_batch_is_copied_once_by_the_host() {
     let shape = [32, 3, 64, 64];
     let size = shape.iter().product::<usize>() as u64;
     for device in gpus() {
-        let uploads = Arc::new(Uploads::default());
-        let observation = runtime_of(&device).observe(uploads.clone());
-        let copied = || uploads.copied.load(Ordering::Relaxed);
+        let copies = Arc::new(Copies::default());
+        let observation = runtime_of(&device).observe(copies.clone());
+        let copied = || copies.staged.load(Ordering::Relaxed);
         let mut staging = Staging::<u8, 4>::new(shape, &device).expect("there is memory");
         for count in 1..=32 {
             staging.push(&item).expect("the device works");
             assert_eq!(copied(), count * item.len() as u64, "on {device}");
         }
         let images = staging.finish().expect("the device works");
-        assert_eq!((copied(), uploads.bytes.load(Ordering::Relaxed)), (size, size), "on {device}");
+        assert_eq!(
+            (copied(), copies.uploaded.load(Ordering::Relaxed)),
+            (size, size),
+            "on {device}"
+        );
         drop(observation);
         assert_eq!(images.float().mean().into_scalar(), 3.0, "on {device}");
     }

@@ -1,17 +1,17 @@
 //! What workers copy through the host, and workers whose device fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::parallel::{self, ParallelError, Workers};
-use burn_wgsl::runtime::{Event, Fault, Observer, Origin};
+use burn_wgsl::runtime::Fault;
 use burn_wgsl::{Autodiff, WgslDevice};
 
-use crate::common::{gpus, runtime_of, serial_guard};
+use crate::common::{Copies, gpus, runtime_of, serial_guard};
 
 type B = Autodiff<burn_wgsl::Wgsl>;
 
@@ -55,23 +55,6 @@ fn a_device_that_fails_ends_all_workers_and_the_next_run_has_another() {
     }
 }
 
-/// Counts the bytes that are read back and uploaded.
-#[derive(Default)]
-struct Copies {
-    to_host: AtomicU64,
-    to_device: AtomicU64,
-}
-
-impl Observer for Copies {
-    fn event(&self, _: Origin, event: Event<'_>) {
-        match event {
-            Event::Readback { bytes } => self.to_host.fetch_add(bytes, Ordering::Relaxed),
-            Event::Upload { bytes } => self.to_device.fetch_add(bytes, Ordering::Relaxed),
-            _ => 0,
-        };
-    }
-}
-
 /// The gradients go to the host and back. Parameters do not.
 #[test]
 fn a_step_copies_the_gradients_once_each_way() {
@@ -99,7 +82,7 @@ fn a_step_copies_the_gradients_once_each_way() {
             drop(observation);
             let gradients = layers.num_params() as u64 * 4 * STEPS;
             let [to_host, to_device] =
-                [&copies.to_host, &copies.to_device].map(|bytes| bytes.load(Ordering::Relaxed));
+                [&copies.read_back, &copies.uploaded].map(|bytes| bytes.load(Ordering::Relaxed));
             Ok::<_, ParallelError>((gradients, to_host, to_device))
         });
         for (gradients, to_host, to_device) in counts.expect("they train") {

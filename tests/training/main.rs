@@ -8,6 +8,7 @@ mod autodiff;
 mod behaviour;
 #[cfg(feature = "train")]
 mod checkpoints;
+mod cnn;
 mod gradients;
 mod graphs;
 #[cfg(feature = "train")]

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
-use burn::module::{AutodiffModule, Module, ModuleMapper, Param, ParamId};
-use burn::nn::conv::{Conv2d, Conv2dConfig};
+use burn::module::{AutodiffModule, Module, Param, ParamId};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Distribution, Int, Tensor};
 use burn_wgsl::parallel::{self, ParallelError, Part, Rest, Worker, Workers};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::train::{
@@ -19,6 +18,7 @@ use burn_wgsl::train::{
 };
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, device};
 
+use crate::cnn::{Cnn, Fill, numbers};
 use crate::common::{devices, is_alone, run_child, test_alone};
 
 type B = Autodiff<Wgsl>;
@@ -42,51 +42,6 @@ fn cpus(count: usize) -> Workers {
     workers(&vec![WgslDevice::Cpu; count])
 }
 
-#[derive(Module, Debug)]
-struct Cnn<B: Backend> {
-    conv: Conv2d<B>,
-    hidden: Linear<B>,
-    unused: Linear<B>,
-    output: Linear<B>,
-}
-
-impl<B: Backend<Device = WgslDevice>> Cnn<B> {
-    fn new(device: &WgslDevice) -> Self {
-        Self {
-            conv: Conv2dConfig::new([1, 4], [3, 3]).init(device),
-            hidden: LinearConfig::new(4 * 6 * 6, 16).init(device),
-            unused: LinearConfig::new(3, 2).init(device),
-            output: LinearConfig::new(16, 3).init(device),
-        }
-    }
-
-    fn forward(&self, x: Tensor<B, 4>) -> Tensor<B, 2> {
-        let x = self.conv.forward(x).tanh().flatten(1, 3);
-        self.output.forward(self.hidden.forward(x).tanh())
-    }
-}
-
-/// Numbers from -1 to 1 that depend on their position and the seed.
-fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
-    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
-    let values: Vec<f32> = (0..shape.iter().product()).map(number).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
-}
-
-/// Replaces parameters by numbers.
-struct Fill {
-    seed: usize,
-    device: WgslDevice,
-}
-
-impl ModuleMapper<B> for Fill {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        self.seed += 1;
-        let (seed, device) = (self.seed, self.device);
-        param.map(|old| (numbers(seed, old.dims(), &device) * 0.3).require_grad())
-    }
-}
-
 fn floats<const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
     tensor.into_data().to_vec().expect("it is f32")
 }
@@ -104,7 +59,7 @@ enum Exchanged {
 fn train(worker: &Worker, exchanged: Exchanged) -> Result<Vec<f32>, ParallelError> {
     let device = worker.device();
     // Each worker has a network of its own until the first one's is sent.
-    let model = Cnn::<B>::new(&device).map(&mut Fill { seed: 50 * worker.rank(), device });
+    let model = Cnn::<B>::new(&device).map(&mut Fill(50 * worker.rank()));
     let mut model = worker.broadcast(model)?;
     let mut optimizer = SgdConfig::new().init();
     let part = worker.part(Sequential, 64, Rest::Uneven)?;

@@ -1,6 +1,6 @@
 //! Models in stages on devices of their own, beside the same model on one.
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Linear, LinearConfig};
@@ -10,6 +10,7 @@ use burn::tensor::{Int, Tensor, TensorData, activation};
 use burn_wgsl::parallel::{MicroBatch, ParallelError, Pipeline, PipelineStep, Schedule, Workers};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, waits_on_thread};
 
+use crate::cnn::{Fill, numbers};
 use crate::common::{devices, gpus};
 
 type B = Autodiff<Wgsl>;
@@ -33,24 +34,6 @@ struct Model<B: Backend> {
     conv: Conv2d<B>,
     hidden: Vec<Linear<B>>,
     output: Linear<B>,
-}
-
-/// Numbers from -1 to 1 that depend on their position and the seed.
-fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
-    let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
-    let values: Vec<f32> = (0..shape.iter().product()).map(number).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
-}
-
-/// Replaces parameters by numbers.
-struct Fill(usize);
-
-impl ModuleMapper<B> for Fill {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        self.0 += 1;
-        let seed = self.0;
-        param.map(|old| (numbers(seed, old.dims(), &old.device()) * 0.3).require_grad())
-    }
 }
 
 /// Creates a model of which each part is on a device.

@@ -322,8 +322,10 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
         reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
     // A launch writes its result, and what arrives is uploaded.
     let comes_first = |node: &PendingNode| node.lazy.is_launch() || node.lazy.is_arrival();
-    let has_launch = graph.nodes.iter().any(comes_first);
-    if has_launch || repeated_too_often || is_held && (!writes_held || is_one_of_many()) {
+    if graph.nodes.iter().any(comes_first)
+        || repeated_too_often
+        || is_held && (!writes_held || is_one_of_many())
+    {
         // A result of the launch that must be written anyway comes first: the kernel may compute
         // the rest.
         let of_launch = |node: &usize| {
