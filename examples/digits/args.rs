@@ -28,6 +28,10 @@ pub struct Args {
     #[arg(long, requires = "devices")]
     pub oversubscribe: bool,
 
+    /// Divide batches by the speed of the devices, measured in each epoch
+    #[arg(long, requires = "devices")]
+    pub balance: bool,
+
     /// Passes over the training images; 0 only tests the model of --load
     #[arg(
         long,

@@ -197,7 +197,8 @@ fn work(
     let model = new_model(args, precision, worker, &adapter)?;
     let settings = settings(args, batch, precision, dataset);
     let stop = stop.clone();
-    let options = train::Options { epochs: args.epochs as usize, settings, scaler, stop };
+    let (epochs, balances) = (args.epochs as usize, args.balance);
+    let options = train::Options { epochs, settings, scaler, balances, stop };
     let saved = Checkpointing {
         run: if worker.is_first() { saved_run(args, observed, &device)? } else { None },
         folder: observed.checkpoints.clone(),

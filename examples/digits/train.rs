@@ -29,6 +29,8 @@ pub struct Options {
     pub settings: Settings,
     /// Scales the loss, for an optimiser that it wraps.
     pub scaler: GradScaler,
+    /// Divides batches by the speed of the workers, after each epoch.
+    pub balances: bool,
     /// Ends the run after the current step.
     pub stop: Stop,
 }
@@ -329,6 +331,9 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         }
         if let Some(run) = &mut saved.run {
             run.save(&mut training, Some(accuracy))?;
+        }
+        if options.balances {
+            worker.rebalance()?;
         }
     }
     bar.finish_and_clear();

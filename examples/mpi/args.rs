@@ -20,6 +20,10 @@ pub struct Args {
     #[arg(long)]
     oversubscribe: bool,
 
+    /// Divide batches by the speed of the devices, measured in each epoch
+    #[arg(long)]
+    pub balance: bool,
+
     /// Fail if there are more or fewer workers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,

@@ -84,7 +84,8 @@ fn work(
         }
     }
     let epochs = args.epochs as usize;
-    let options = Options { epochs, settings, scaler, stop: stop.clone() };
+    let (balances, stop) = (args.balance, stop.clone());
+    let options = Options { epochs, settings, scaler, balances, stop };
     let (_, history) = train::train(learner, dataset, &options, saved, worker, start, || Ok(()))?;
     if worker.is_first() {
         println!("test accuracy {:.2} %", history.test_accuracy * 100.0);

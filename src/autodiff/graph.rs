@@ -99,7 +99,7 @@ pub(crate) fn local(operand: F) -> F {
 }
 
 /// Adds a node without elements to the graph of this thread.
-fn node_in_place_of(parameter: &WgslTensor) -> F {
+pub(super) fn node_in_place_of(parameter: &WgslTensor) -> F {
     let device = parameter.device();
     let none = Wgsl::float_empty(Shape::from([0]), &device, parameter.dtype().into());
     BurnAutodiff::<Wgsl>::float_set_require_grad(BurnAutodiff::<Wgsl>::from_inner(none), true)
@@ -144,18 +144,6 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
 /// another thread takes it for a node that nothing needs.
 pub(super) fn kept(operand: &F) -> Option<Arc<NodeId>> {
     (!operand.node.requirement.is_none()).then(|| operand.rc.clone())
-}
-
-/// Returns a tensor without gradients whose node is at a depth of the graph: a result of it and other operands is
-/// deeper.
-#[cfg(feature = "train")]
-pub(crate) fn untracked_at(depth: usize, tensor: WgslTensor) -> F {
-    let mut tensor = BurnAutodiff::<Wgsl>::from_inner(tensor);
-    // Nothing else has the node of a new tensor.
-    if let Some(node) = Arc::get_mut(&mut tensor.node) {
-        node.order = depth;
-    }
-    tensor
 }
 
 /// Counts the node of a result, which waits for a backward pass.

@@ -9,12 +9,14 @@ mod attention;
 mod cast;
 mod delegate;
 mod fft;
-pub(crate) mod graph;
+mod graph;
 mod grid_sample;
 mod kinds;
 pub(crate) mod node;
 mod norm;
 mod product;
+#[cfg(feature = "train")]
+pub(crate) mod relay;
 mod slice;
 mod softmax;
 mod topk;

@@ -42,6 +42,7 @@
 //! - [`Worker::watch`] exchanges gradients while the backward pass computes the others.
 //! - [`Worker::sum`] and [`Worker::mean_of`] add up metrics; [`Worker::is_first`] is for what one worker prints and
 //!   saves.
+//! - [`Worker::rebalance`] divides batches by the speed of the workers.
 //! - [`Worker::agree`] and [`Worker::keep_equal`] find workers that differ.
 //!
 //! [`Pipeline`] divides a model among devices in place of the batch. [`run_on`] runs a worker on a [`Transport`] of its
@@ -57,6 +58,7 @@ mod peers;
 mod pipeline;
 mod replicas;
 mod schedule;
+mod speed;
 mod threads;
 mod transport;
 mod watch;

@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use web_time::Instant;
 
 use super::ParallelError;
 use super::transport::{Gathered, Pending, Transport};
@@ -46,12 +49,22 @@ impl Display for Label {
     }
 }
 
+/// Adds the time of an exchange to a sum.
+fn timed<T>(waited: &AtomicU64, exchange: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = exchange();
+    waited.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    result
+}
+
 /// A worker's device, and its connection to the others.
 pub(super) struct Peers {
     pub rank: usize,
     pub world: usize,
     pub device: WgslDevice,
     transport: Arc<dyn Transport>,
+    /// How long this worker has waited for the others, in nanoseconds.
+    waited: Arc<AtomicU64>,
     /// Whether gradients are exchanged during a backward pass.
     is_watching: AtomicBool,
 }
@@ -59,7 +72,13 @@ pub(super) struct Peers {
 impl Peers {
     pub fn new(transport: Arc<dyn Transport>, device: WgslDevice) -> Self {
         let (rank, world) = (transport.rank(), transport.world());
-        Self { rank, world, device, transport, is_watching: AtomicBool::new(false) }
+        let (waited, is_watching) = (Arc::default(), AtomicBool::new(false));
+        Self { rank, world, device, transport, waited, is_watching }
+    }
+
+    /// Returns how long this worker has waited for the others.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
     /// Returns the connection for an exchange that is not of gradients.
@@ -81,7 +100,7 @@ impl Peers {
         let transport = self.idle(label)?;
         match self.world {
             1 => Ok(Arc::new(vec![bytes])),
-            _ => transport.gather(label.to_string(), bytes),
+            _ => timed(&self.waited, || transport.gather(label.to_string(), bytes)),
         }
     }
 
@@ -101,7 +120,8 @@ impl Peers {
         label: &Label,
         bytes: Option<Vec<u8>>,
     ) -> Result<Arc<Vec<u8>>, ParallelError> {
-        self.idle(label)?.broadcast(label.to_string(), bytes)
+        let transport = self.idle(label)?;
+        timed(&self.waited, || transport.broadcast(label.to_string(), bytes))
     }
 
     /// Begins to add the gradients of all workers, each times its share.
@@ -111,7 +131,9 @@ impl Peers {
         share: f32,
         numbers: Vec<f32>,
     ) -> Result<Pending<Arc<Vec<f32>>>, ParallelError> {
-        self.transport.start_sum(label.to_string(), share, numbers)
+        let pending = self.transport.start_sum(label.to_string(), share, numbers)?;
+        let waited = self.waited.clone();
+        Ok(Box::new(move || timed(&waited, pending)))
     }
 
     /// Returns the step of this worker, from 0.

@@ -15,8 +15,8 @@ use super::ParallelError;
 use super::buckets::Exchange;
 use super::peers::Peers;
 use crate::Autodiff;
-use crate::autodiff::node::node;
-use crate::autodiff::{CheckpointStrategy, graph};
+use crate::autodiff::CheckpointStrategy;
+use crate::autodiff::relay::{OnGradient, relayed};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// More nodes than a network has from one parameter to the next, on average.
@@ -113,9 +113,9 @@ impl fmt::Debug for Hook {
     }
 }
 
-impl Hook {
-    /// Gives a gradient to the exchange, in the type of its parameter, and passes it on.
-    fn backward(self, gradient: WgslTensor) -> WgslTensor {
+impl OnGradient for Hook {
+    /// Gives a gradient to the exchange, in the type of its parameter.
+    fn call(self, gradient: WgslTensor) -> WgslTensor {
         let mut shared = self.shared.lock();
         let SharedExchange { exchange: Some(exchange), result } = &mut *shared else {
             return gradient;
@@ -145,15 +145,8 @@ impl<C: CheckpointStrategy> ModuleMapper<Autodiff<Wgsl, C>> for Watch {
             Some(index) => {
                 let hook = Hook { shared: self.shared.clone(), index };
                 let value = value.into_primitive().tensor();
-                // Burn runs the deepest nodes first. The second parent raises this node to the depth of its layer, so
-                // that it runs right after the layer instead of last.
-                let beside = graph::untracked_at((index + 1) * DEPTH, value.primitive.clone());
-                let output = value.primitive.clone();
-                let value =
-                    node::<C, Hook, 2, 0>([value, beside], output, hook, |[], hook, own| {
-                        let own = hook.backward(own);
-                        [own.clone(), own]
-                    });
+                // As deep as its layer, so that it runs right after the layer instead of last.
+                let value = relayed::<C>(value, (index + 1) * DEPTH, hook);
                 Tensor::from_primitive(TensorPrimitive::Float(value))
             }
             None => value,

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use burn::module::{AutodiffModule, Module};
 use burn::optim::GradientsParams;
 use burn::tensor::backend::{AutodiffBackend, Backend};
+use web_time::Instant;
 
 use super::part::{Part, Rest, divided, range};
 use super::peers::{Label, Peers};
+use super::speed::Speed;
 use super::transport::Transport;
 use super::watch::{self, Watched};
 use super::{ParallelError, replicas};
@@ -27,6 +29,7 @@ pub struct Worker {
     shares: RefCell<Vec<f64>>,
     /// The gradients of the backward pass that is watched.
     watched: RefCell<Option<Watched>>,
+    speed: RefCell<Speed>,
 }
 
 impl fmt::Debug for Worker {
@@ -40,7 +43,8 @@ impl Worker {
     pub(super) fn new(transport: Arc<dyn Transport>, device: WgslDevice) -> Self {
         let peers = Arc::new(Peers::new(transport, device));
         let shares = vec![1.0 / peers.world as f64; peers.world];
-        Self { peers, shares: RefCell::new(shares), watched: RefCell::new(None) }
+        let (watched, speed) = (RefCell::default(), RefCell::default());
+        Self { peers, shares: RefCell::new(shares), watched, speed }
     }
 
     /// Returns the number of this worker, from 0.
@@ -107,6 +111,7 @@ impl Worker {
         let watched = self.watched.take();
         let mean = watch::mean(&self.peers, watched, gradients, module, samples)?;
         self.peers.end_step();
+        self.speed.borrow_mut().end_step(Instant::now(), samples, self.peers.waited());
         Ok(mean)
     }
 
@@ -237,9 +242,33 @@ impl Worker {
         if let Some(rank) = wrong {
             return Err(self.peers.fail(ParallelError::NoSpeed { rank, speed: speeds[rank] }));
         }
+        self.divide_by(&speeds);
+        Ok(())
+    }
+
+    /// Divides the following batches by the speed of each worker in its last steps, which [`mean`](Self::mean) ends:
+    /// the median of samples per second, without the time in which the worker waited for the others. Call it every
+    /// some dozens of steps, such as after an epoch: measured with the new division, it comes closer. Until each worker
+    /// has taken two steps, nothing changes. Loaders and parts that were made before stay as they are.
+    ///
+    /// The division depends on time, so that runs do not repeat each other's bits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another worker failed.
+    pub fn rebalance(&self) -> Result<(), ParallelError> {
+        let own = self.speed.borrow().samples_per_second();
+        let speeds = self.peers.gather_numbers(&Label::Speed, &[own.unwrap_or_default()])?.concat();
+        if speeds.iter().all(|speed| *speed > 0.0) {
+            self.divide_by(&speeds);
+            self.speed.borrow_mut().clear();
+        }
+        Ok(())
+    }
+
+    fn divide_by(&self, speeds: &[f64]) {
         let total: f64 = speeds.iter().sum();
         self.shares.replace(speeds.iter().map(|speed| speed / total).collect());
-        Ok(())
     }
 
     /// Returns the samples of each worker in a batch of all.

@@ -7,6 +7,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::{Distribution, Tensor};
+use burn_wgsl::memory;
 use burn_wgsl::parallel::{self, ParallelError, Workers};
 use burn_wgsl::runtime::Fault;
 use burn_wgsl::{Autodiff, WgslDevice};
@@ -91,5 +92,32 @@ fn a_step_copies_the_gradients_once_each_way() {
             assert!(is_once(to_host), "{to_host} of {gradients} bytes on {device}");
             assert!(is_once(to_device), "{to_device} of {gradients} bytes on {device}");
         }
+    }
+}
+
+/// Burn's graph keeps what no backward pass reaches for as long as its operands.
+#[test]
+fn watched_parameters_that_are_not_used_leave_nothing_in_the_graph() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let waiting = || memory::report(&device).expect("the device opens").waiting_nodes;
+        let before = waiting();
+        let workers = Workers::threads([device; 2]).oversubscribed(true);
+        let trained = parallel::run(workers, |worker| {
+            let device = worker.device();
+            let layers = vec![LinearConfig::new(4, 4).init::<B>(&device); 2];
+            let layers: Vec<Linear<B>> = worker.broadcast(layers)?;
+            for _ in 0..50 {
+                let used = worker.watch(&layers, 1)?;
+                let y = used[0].forward(Tensor::<B, 2>::ones([1, 4], &device));
+                let gradients = GradientsParams::from_grads(y.sum().backward(), &layers);
+                worker.mean::<B, _>(gradients, &layers, 1)?;
+            }
+            // The first layer's, those of the second in two steps of each worker, and what this process had.
+            let count = waiting();
+            assert!(count <= before + 16, "{count} nodes after {before} on {device}");
+            Ok::<_, ParallelError>(())
+        });
+        trained.expect("they train");
     }
 }

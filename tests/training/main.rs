@@ -8,6 +8,7 @@ mod autodiff;
 mod behaviour;
 #[cfg(feature = "train")]
 mod checkpoints;
+#[cfg(feature = "train")]
 mod cnn;
 mod gradients;
 mod graphs;
@@ -19,7 +20,10 @@ mod loader;
 mod metrics;
 mod models;
 #[cfg(feature = "train")]
+mod networks;
+#[cfg(feature = "train")]
 mod parallel;
+#[cfg(feature = "train")]
 mod pipeline;
 #[cfg(feature = "train")]
 mod scaler;

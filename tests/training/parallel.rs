@@ -1,5 +1,6 @@
 //! Workers with a device each, beside one worker with all of a batch.
 
+use std::any::type_name;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use burn_wgsl::train::{
 };
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, device};
 
-use crate::cnn::{Cnn, Fill, numbers};
+use crate::cnn::{Cnn, numbers};
 use crate::common::{devices, is_alone, run_child, test_alone};
+use crate::networks::{Exchanged, Gpt, Mlp, Network, train, worst};
 
 type B = Autodiff<Wgsl>;
 
@@ -46,67 +48,28 @@ fn floats<const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
     tensor.into_data().to_vec().expect("it is f32")
 }
 
-/// How gradients are exchanged.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Exchanged {
-    /// While the backward pass computes the others.
-    Watched,
-    /// After it, and after this many passes.
-    After(usize),
-}
-
-/// Trains a network for ten steps with batches of 64. Returns its weights.
-fn train(worker: &Worker, exchanged: Exchanged) -> Result<Vec<f32>, ParallelError> {
-    let device = worker.device();
-    // Each worker has a network of its own until the first one's is sent.
-    let model = Cnn::<B>::new(&device).map(&mut Fill(50 * worker.rank()));
-    let mut model = worker.broadcast(model)?;
-    let mut optimizer = SgdConfig::new().init();
-    let part = worker.part(Sequential, 64, Rest::Uneven)?;
-    let own = worker.batch_size(64)?;
-    for step in 0..10 {
-        let images = numbers(step, [64, 1, 8, 8], &device);
-        let labels = numbers(step + 100, [64, 3], &device);
-        // The last batch is smaller.
-        let items = if step == 9 { 37 } else { 64 };
-        let order = part.epoch(items, own, 0);
-        let mut sum = MeanGradients::new();
-        let passes = if let Exchanged::After(passes) = exchanged { passes } else { 1 };
-        for items in order.chunks(order.len().div_ceil(passes)) {
-            let rows = items[0]..items[0] + items.len();
-            let watched = match exchanged {
-                Exchanged::Watched => worker.watch(&model, order.len())?,
-                Exchanged::After(_) => model.clone(),
-            };
-            let found = watched.forward(images.clone().slice_dim(0, rows.clone()));
-            let loss = (found - labels.clone().slice_dim(0, rows)).powi_scalar(2).mean();
-            let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            sum.add(&model, gradients, items.len());
-        }
-        let gradients = worker.mean(sum.take(), &model, order.len())?;
-        model = optimizer.step(0.5, model, gradients);
+/// Trains one worker with all of each batch, and several with a part each.
+fn train_beside_one<N: Network>(devices: &[WgslDevice]) {
+    let program = |worker: &Worker| train::<N>(worker, Exchanged::After(1));
+    let one = parallel::run(Workers::alone(devices[0]), program).expect("it trains").remove(0);
+    let mut after = None;
+    for exchanged in [Exchanged::After(1), Exchanged::Watched, Exchanged::After(3)] {
+        let all = parallel::run(workers(devices), |worker| train::<N>(worker, exchanged));
+        let all = all.expect("they train");
+        assert!(all.iter().all(|weights| *weights == all[0]), "equal bits on {devices:?}");
+        let after = after.get_or_insert_with(|| all[0].clone());
+        assert!(exchanged != Exchanged::Watched || *after == all[0], "on {devices:?}");
+        let worst = worst(&one, &all[0]);
+        assert!(worst <= 1e-6, "{worst} in {} on {devices:?}", type_name::<N>());
     }
-    assert!(worker.are_equal::<B, _>(&model)?, "{worker:?} has other weights than others");
-    let weights = [floats(model.conv.weight.val()), floats(model.hidden.weight.val())];
-    Ok([&weights[..], &[floats(model.output.weight.val())]].concat().concat())
 }
 
 #[test]
 fn workers_take_the_steps_of_one_with_the_whole_batch() {
     for devices in worlds() {
-        let program = |worker: &Worker| train(worker, Exchanged::After(1));
-        let one = parallel::run(Workers::alone(devices[0]), program).expect("it trains").remove(0);
-        let mut after = None;
-        for exchanged in [Exchanged::After(1), Exchanged::Watched, Exchanged::After(3)] {
-            let all = parallel::run(workers(&devices), |worker| train(worker, exchanged));
-            let all = all.expect("they train");
-            assert!(all.iter().all(|weights| *weights == all[0]), "equal bits on {devices:?}");
-            let after = after.get_or_insert_with(|| all[0].clone());
-            assert!(exchanged != Exchanged::Watched || *after == all[0], "on {devices:?}");
-            let difference = |(a, b): (&f32, &f32)| (a - b).abs();
-            let worst = one.iter().zip(&all[0]).map(difference).fold(0.0, f32::max);
-            assert!(worst <= 1e-6, "{worst} on {devices:?}");
-        }
+        train_beside_one::<Cnn<B>>(&devices);
+        train_beside_one::<Mlp<B>>(&devices);
+        train_beside_one::<Gpt<B>>(&devices);
     }
 }
 
@@ -415,6 +378,41 @@ fn parts_are_the_batches_of_one_loader() {
                 assert_eq!(found, expected, "{label}");
             }
         }
+    }
+}
+
+#[test]
+fn measured_speeds_divide_a_batch() {
+    for devices in worlds() {
+        let sizes = parallel::run(workers(&devices), |worker| {
+            let device = worker.device();
+            let even = worker.batch_size(64)?;
+            // No worker has a speed yet.
+            worker.rebalance()?;
+            assert_eq!(worker.batch_size(64)?, even);
+            let mut layer: Linear<B> = worker.broadcast(LinearConfig::new(8, 8).init(&device))?;
+            let mut optimizer = SgdConfig::new().init();
+            for step in 0..6 {
+                let samples = worker.batch_size(64)?;
+                let x = numbers(step, [samples, 8], &device);
+                let loss = layer.forward(x).powi_scalar(2).mean();
+                let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+                let gradients = worker.mean(gradients, &layer, samples)?;
+                layer = optimizer.step(0.1, layer, gradients);
+                if step % 2 == 1 {
+                    worker.rebalance()?;
+                }
+            }
+            Ok::<_, ParallelError>((worker.batch_size(64)?, worker.range(1000)))
+        });
+        let sizes = sizes.expect("they train");
+        assert_eq!(sizes.iter().map(|(size, _)| size).sum::<usize>(), 64, "{sizes:?}");
+        let mut end = 0;
+        for (size, range) in &sizes {
+            assert!(*size > 0 && range.start == end, "{sizes:?}");
+            end = range.end;
+        }
+        assert_eq!(end, 1000);
     }
 }
 

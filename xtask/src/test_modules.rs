@@ -13,7 +13,7 @@ use crate::options::Options;
 /// The folder of what the programs share.
 const SHARED: &str = "common";
 
-/// A file or folder of tests that is run on its own. Displayed as `kernels::ops`, or as `soak` if it is a program
+/// A file or folder of tests that is run on its own. Displayed as `kernels::ops`, or as `half` if it is a program
 /// of one file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TestModule {
@@ -175,7 +175,7 @@ mod tests {
     fn every_program_and_module_is_found() {
         let modules = all().expect("the tests are there");
         let found = |name: &str| modules.iter().any(|module| module.to_string() == name);
-        assert!(found("kernels::ops") && found("kernels::chains") && found("soak"));
+        assert!(found("kernels::ops") && found("kernels::chains") && found("half"));
         assert!(!modules.iter().any(|module| module.program == SHARED));
         assert!(!modules.iter().any(|module| module.is_named("main") || module.is_named("mod")));
         let types = modules.iter().filter(|module| module.is_named("types"));

@@ -1,14 +1,9 @@
-//! A long run: eight threads with tensors of random sizes and random lifetimes, and a training step
-//! in each round. Results stay right and memory stays flat. Speed is printed.
-//!
-//! The variable `BURN_WGSL_SOAK_MINUTES` sets the time; `cargo xtask soak` runs an hour.
-
-mod common;
+//! Eight threads with tensors of random sizes and random lifetimes, and a training step in each round.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
@@ -17,15 +12,13 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::memory::{self, MemoryUsage};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
-use common::serial_guard;
+
+use crate::common::{self, serial_guard};
+use crate::{GROWTH, PERIODS, minutes, period};
 
 type B = Autodiff<Wgsl>;
 
 const THREADS: usize = 8;
-/// The rounds of all threads. Memory is compared between them.
-const PERIODS: usize = 10;
-/// How long a test runs unless it is told otherwise.
-const DEFAULT_MINUTES: f64 = 0.4;
 /// Kernels that are generated for fused ops.
 const GENERATED_KERNELS: usize = 100;
 /// Tensors that a thread keeps.
@@ -144,11 +137,7 @@ fn check((tensor, value): Known) {
 #[test]
 fn eight_threads_run_for_long_with_flat_memory() {
     let _guard = serial_guard();
-    let minutes = std::env::var("BURN_WGSL_SOAK_MINUTES").ok();
-    let minutes = minutes.map_or(DEFAULT_MINUTES, |minutes| {
-        minutes.parse().expect("BURN_WGSL_SOAK_MINUTES is a number")
-    });
-    let period = Duration::from_secs_f64(minutes * 60.0 / PERIODS as f64);
+    let (minutes, period) = (minutes(), period());
     for device in common::gpus() {
         let usage = || -> MemoryUsage {
             Wgsl::sync(&device).expect("the device works");
@@ -216,12 +205,12 @@ fn eight_threads_run_for_long_with_flat_memory() {
         }
         let (_, last, last_resident) = periods[PERIODS - 1];
         assert!(
-            last.reserved <= warm.reserved + (64 << 20),
+            last.reserved <= warm.reserved + GROWTH as u64,
             "reserved memory grew from {} to {} on {device}",
             warm.reserved,
             last.reserved
         );
         let grown = last_resident.saturating_sub(resident);
-        assert!(grown < 64 << 20, "the process grew by {grown} bytes on {device}");
+        assert!(grown < GROWTH, "the process grew by {grown} bytes on {device}");
     }
 }
