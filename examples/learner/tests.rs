@@ -62,6 +62,29 @@ fn a_run_goes_on_within_an_epoch_with_the_same_bits() {
 }
 
 #[test]
+fn several_devices_train() {
+    let folder = new_folder("devices");
+    let run = |line: &str| {
+        let mut args = Args::parse_from(line.split_whitespace());
+        args.folder = folder.clone();
+        run(&args, Dataset::built_in(), &Stop::new()).map(|model| fingerprint(&model))
+    };
+    let line = "learner --devices cpu,cpu --epochs 1 --batch 512 --plain";
+    let twice = run(line).expect_err("a device is there twice").to_string();
+    assert!(twice.contains("--oversubscribe"), "{twice}");
+    assert_eq!(
+        run(&format!("{line} --oversubscribe")).expect("it trains"),
+        run(&format!("{line} --oversubscribe")).expect("it trains again")
+    );
+    assert!(folder.join("model.mpk").is_file());
+    let f16 = run(&format!("{line} --precision f16")).expect_err("it has one scale").to_string();
+    assert!(f16.contains("use bf16"), "{f16}");
+    let both = Args::try_parse_from(["learner", "--devices", "cpu", "--resume"]);
+    assert!(both.is_err());
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
+}
+
+#[test]
 fn a_damaged_checkpoint_is_passed_over() {
     let folder = new_folder("damaged");
     let whole = train(&folder, "--epochs 2", &Stop::new()).expect("training succeeds");

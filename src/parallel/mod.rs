@@ -53,6 +53,8 @@
 mod board;
 mod buckets;
 mod error;
+#[cfg(feature = "learner")]
+mod learner;
 mod part;
 mod peers;
 mod pipeline;
@@ -66,6 +68,8 @@ mod worker;
 mod workers;
 
 pub use error::ParallelError;
+#[cfg(feature = "learner")]
+pub use learner::ParallelStrategy;
 pub use part::{Part, Rest};
 pub use pipeline::{MicroBatch, Pipeline, PipelineStep};
 pub use schedule::Schedule;

@@ -14,6 +14,8 @@ mod gradients;
 mod graphs;
 #[cfg(feature = "train")]
 mod kit;
+#[cfg(feature = "learner")]
+mod learner;
 #[cfg(feature = "train")]
 mod loader;
 #[cfg(feature = "train")]
