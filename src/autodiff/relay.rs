@@ -39,8 +39,8 @@ impl<O: OnGradient> Backward<Wgsl, 2> for Relay<O> {
 /// Returns a parameter with another node, which passes its gradient through `on_gradient` to the parameter. A result of
 /// it is deeper in the graph than `depth`.
 ///
-/// The node is in a graph of its own: in the parameter's graph, one that no backward pass reaches would stay for as long
-/// as the parameter.
+/// The node is in a graph of its own: in the parameter's, one that no backward pass reaches would stay for as long as
+/// the parameter.
 pub(crate) fn relayed<C: CheckpointStrategy>(
     parameter: F,
     depth: usize,

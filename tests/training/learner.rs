@@ -90,9 +90,12 @@ where
     builder.build(InMemDataset::new(items.to_vec()))
 }
 
-/// The last item of training and validation in each epoch.
+/// Epochs, and the items that were seen in each.
+type Items = Vec<(usize, usize)>;
+
+/// The items of training and validation.
 #[derive(Clone, Default)]
-struct Progresses(Arc<Mutex<[Vec<(usize, usize)>; 2]>>);
+struct Progresses(Arc<Mutex<[Items; 2]>>);
 
 impl Progresses {
     fn note(&self, part: usize, item: &TrainingProgress) {
