@@ -1,6 +1,6 @@
 //! How batches are divided between a device and one of half its speed: `cargo bench --bench shares --features train`.
 //!
-//! `SHARES_DEVICE` selects the device [default: auto], `SHARES_BATCH` the samples of a batch [default: 192]. The second
+//! `SHARES_DEVICE` selects the device [default: auto], `SHARES_BATCH` the samples of a batch [default: 3072]. The second
 //! worker waits in each step for as long as it has computed.
 
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn main() {
     let device = variable("SHARES_DEVICE").unwrap_or_else(|| "auto".to_owned());
     let device: WgslDevice =
         device.parse().unwrap_or_else(|error| panic!("SHARES_DEVICE: {error}"));
-    let batch = variable("SHARES_BATCH").unwrap_or_else(|| "192".to_owned());
+    let batch = variable("SHARES_BATCH").unwrap_or_else(|| "3072".to_owned());
     let batch: usize = batch.parse().unwrap_or_else(|error| panic!("SHARES_BATCH: {error}"));
     println!("{}", device.describe().unwrap_or_else(|error| panic!("{error}")));
     let run = |workers: Workers| -> Vec<Rounds> {
@@ -45,8 +45,7 @@ fn main() {
         1e3 * alone.as_secs_f64(),
         ideal * 1e3
     );
-    for round in 0..ROUNDS {
-        let ((first, time), (second, _)) = (both[0][round], both[1][round]);
+    for ((first, time), (second, _)) in both[0].iter().zip(&both[1]) {
         let (time, ratio) = (time.as_secs_f64() * 1e3, time.as_secs_f64() / ideal);
         println!("{first:>5} : {second:<5} {time:>8.1} ms   {ratio:.2} of the ideal");
     }

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use burn_wgsl::parallel::ParallelError;
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
-use mpi::collective::SystemOperation;
 use mpi::datatype::PartitionMut;
 use mpi::request::{Request, Scope, scope};
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, CommunicatorCollectives, Root};
+use mpi::traits::{Communicator, CommunicatorCollectives, Equivalence, Root};
 
 use crate::control::{Control, Message};
 use crate::shared::Shared;
@@ -146,10 +145,10 @@ impl Link {
                 Box::new(Arc::new(self.broadcast(&what, bytes.unwrap_or_else(|| vec![0; len]))))
             }
             Operation::Sum { share, numbers } if self.in_bf16 => {
-                Box::new(Arc::new(self.sum_in_bf16(&what, share, numbers)))
+                Box::new(Arc::new(self.sum::<u16>(&what, share, numbers)))
             }
             Operation::Sum { share, numbers } => {
-                Box::new(Arc::new(self.sum(&what, share, numbers)))
+                Box::new(Arc::new(self.sum::<f32>(&what, share, numbers)))
             }
             Operation::End => Box::new(()),
         };
@@ -253,44 +252,32 @@ impl Link {
         bytes
     }
 
-    fn sum(&self, what: &str, share: f32, mut numbers: Vec<f32>) -> Vec<f32> {
-        weigh(&mut numbers, share);
-        let mut sums = vec![0f32; numbers.len()];
-        scope(|scope| {
-            let operation = SystemOperation::sum();
-            let request =
-                self.comm.immediate_all_reduce_into(scope, &numbers[..], &mut sums[..], operation);
-            self.complete(request, what, Some(self.deadline));
-        });
-        sums
-    }
-
-    /// Sends numbers as bf16. Each rank adds a part of them in f32, in the order of the ranks, and rounds it once more.
-    fn sum_in_bf16(&self, what: &str, share: f32, mut numbers: Vec<f32>) -> Vec<f32> {
+    /// Adds the numbers of all ranks. Each rank adds a part of them, in the order of the ranks, as between threads, and
+    /// sends the sums to all: MPI's own sums started without waiting send more bytes, and may add in any order.
+    fn sum<W: Wire>(&self, what: &str, share: f32, mut numbers: Vec<f32>) -> Vec<f32> {
         weigh(&mut numbers, share);
         let (len, world) = (numbers.len(), self.world());
         let part = len.div_ceil(world);
         numbers.resize(part * world, 0.0);
-        let own = to_bf16(&numbers);
-        let mut parts = vec![0u16; part * world];
+        let own = W::encode(numbers);
+        let mut parts = vec![W::default(); part * world];
         scope(|scope| {
             let request = self.comm.immediate_all_to_all_into(scope, &own[..], &mut parts[..]);
             self.complete(request, what, Some(self.deadline));
         });
-        let mut sums = vec![0f32; part];
-        for of_rank in parts.chunks(part.max(1)) {
-            sums.iter_mut()
-                .zip(of_rank)
-                .for_each(|(sum, number)| *sum += bf16::from_bits(*number).to_f32());
+        let mut ranks = parts.chunks(part.max(1)).map(|part| W::decode(part.to_vec()));
+        let mut sums = ranks.next().unwrap_or_default();
+        for numbers in ranks {
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
-        let sums = to_bf16(&sums);
-        let mut all = vec![0u16; part * world];
+        let sums = W::encode(sums);
+        let mut all = vec![W::default(); part * world];
         scope(|scope| {
             let request = self.comm.immediate_all_gather_into(scope, &sums[..], &mut all[..]);
             self.complete(request, what, Some(self.deadline));
         });
         all.truncate(len);
-        all.into_iter().map(|number| bf16::from_bits(number).to_f32()).collect()
+        W::decode(all)
     }
 
     /// Polls a request until it is complete. If the run fails, does not return: the buffers of the request must stay.
@@ -406,8 +393,31 @@ fn weigh(numbers: &mut [f32], share: f32) {
     }
 }
 
-fn to_bf16(numbers: &[f32]) -> Vec<u16> {
-    let mut rounded = vec![bf16::ZERO; numbers.len()];
-    rounded.convert_from_f32_slice(numbers);
-    rounded.into_iter().map(bf16::to_bits).collect()
+/// How a number is sent.
+trait Wire: Clone + Copy + Default + Equivalence {
+    fn encode(numbers: Vec<f32>) -> Vec<Self>;
+    fn decode(sent: Vec<Self>) -> Vec<f32>;
+}
+
+impl Wire for f32 {
+    fn encode(numbers: Vec<f32>) -> Vec<Self> {
+        numbers
+    }
+
+    fn decode(sent: Vec<Self>) -> Vec<f32> {
+        sent
+    }
+}
+
+/// The bits of a bf16.
+impl Wire for u16 {
+    fn encode(numbers: Vec<f32>) -> Vec<Self> {
+        let mut rounded = vec![bf16::ZERO; numbers.len()];
+        rounded.convert_from_f32_slice(&numbers);
+        rounded.into_iter().map(bf16::to_bits).collect()
+    }
+
+    fn decode(sent: Vec<Self>) -> Vec<f32> {
+        sent.into_iter().map(|bits| bf16::from_bits(bits).to_f32()).collect()
+    }
 }

@@ -132,11 +132,14 @@ fn failing() -> Job {
     Job::new(cpus().with_deadline(DEADLINE))
 }
 
-/// Checks the weights of a job beside those of one worker.
+/// Checks the weights of a job beside those of one worker, and of as many in threads.
 fn train_beside_one<N: Network>(worker: &Worker, tolerance: f32) -> Result<(), ParallelError> {
-    let alone = Workers::alone(WgslDevice::Cpu);
-    let one = parallel::run(alone, |worker| train::<N>(worker, Exchanged::After(1)));
-    let one = one.expect("it trains").remove(0);
+    let in_threads = |count| {
+        let cpus = Workers::threads(vec![WgslDevice::Cpu; count]).oversubscribed(true);
+        let trained = parallel::run(cpus, |worker| train::<N>(worker, Exchanged::After(1)));
+        trained.expect("they train").remove(0)
+    };
+    let (one, threads) = (in_threads(1), in_threads(worker.world()));
     let mut before = None;
     for exchanged in [Exchanged::After(1), Exchanged::Watched] {
         let all = train::<N>(worker, exchanged)?;
@@ -144,6 +147,7 @@ fn train_beside_one<N: Network>(worker: &Worker, tolerance: f32) -> Result<(), P
         assert!(worst <= tolerance, "{worst} in {}", type_name::<N>());
         assert!(worst > 0.0 || tolerance < 1e-3, "it is rounded");
         assert!(*before.get_or_insert_with(|| all.clone()) == all, "equal bits");
+        assert!(all == threads || tolerance > 1e-3, "the bits of threads");
     }
     Ok(())
 }

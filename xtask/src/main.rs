@@ -14,6 +14,7 @@ mod packages;
 mod ports;
 mod reached;
 mod resume;
+mod scaling;
 mod schedules;
 mod shaders;
 mod soak;
@@ -50,6 +51,8 @@ Commands:
   ports     Check and test the crates for other versions of Burn
   mpi       Check and test the package for MPI jobs
             (needs an MPI library and libclang, and installs them on Debian as root)
+  scaling   Simulate the exchange of gradients between up to 1,024 machines
+            (needs SimGrid, and installs it on Debian as root)
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
   soak      Train and compute in eight threads for an hour: results stay right, and memory
@@ -83,6 +86,14 @@ Options of `pack`:
   --out DIR          The folder [default: target/burn-wgsl-kit]
   --only NAME        Only this test program (kernels) or module (ops); repeatable, or a
                      comma-separated list
+
+Options of `scaling`:
+  --ranks N,...      Ranks, on a machine each [default: 2,4,16,64,256,1024]
+  --gbit N,...       Bandwidths of a machine in Gbit/s [default: 10,100]
+  --megabytes N      Gradients of a rank [default: 100]
+  --latency-microseconds N
+                     Latency of a machine's link [default: 5]
+  --computing-ms N   Forward and backward pass [default: 500]
 
 Options of `soak`:
   --minutes N        Run for N minutes [default: 60]
@@ -135,6 +146,10 @@ fn main() -> ExitCode {
             None => report(mpi::run()),
             Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask mpi`")),
         },
+        "scaling" if !wants_help => match scaling::Options::parse(&args) {
+            Ok(options) => report(scaling::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "pack" if !wants_help => match pack::Options::parse(&args) {
             Ok(options) => report(pack::run(&options)),
             Err(message) => usage_error(&message),
@@ -154,8 +169,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "mpi" | "pack" | "ports" | "soak" | "validate" | "vulkan"
-        | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "mpi" | "pack" | "ports" | "scaling" | "soak" | "validate"
+        | "vulkan" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
