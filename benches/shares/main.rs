@@ -1,7 +1,7 @@
 //! How batches are divided between a device and one of half its speed: `cargo bench --bench shares --features train`.
 //!
-//! `SHARES_DEVICE` selects the device [default: auto], `SHARES_BATCH` the samples of a batch [default: 3072]. The second
-//! worker waits in each step for as long as it has computed.
+//! `SHARES_DEVICE` selects the device [default: auto], `SHARES_BATCH` the samples of a batch [default: 3072]. The
+//! second worker waits in each step for as long as it has computed.
 
 use std::time::{Duration, Instant};
 
