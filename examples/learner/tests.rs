@@ -8,6 +8,9 @@ use digits::weights::fingerprint;
 
 use crate::{Args, run};
 
+/// Runs on the same device draw from the same random numbers.
+static DEVICE: Mutex<()> = Mutex::new(());
+
 /// Returns a folder that does not exist.
 fn new_folder(name: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("learner-{name}-{}", std::process::id()));
@@ -17,8 +20,6 @@ fn new_folder(name: &str) -> std::path::PathBuf {
 
 /// Runs the program on the CPU with the first 64 training and 16 test images. Returns a checksum of the weights.
 fn train(folder: &Path, options: &str, stop: &Stop) -> anyhow::Result<u32> {
-    // Runs on the same device draw from the same random numbers.
-    static DEVICE: Mutex<()> = Mutex::new(());
     let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let line = format!("learner --device cpu --batch 16 --plain {options}");
     let mut args = Args::parse_from(line.split_whitespace());
@@ -63,6 +64,7 @@ fn a_run_goes_on_within_an_epoch_with_the_same_bits() {
 
 #[test]
 fn several_devices_train() {
+    let _device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = new_folder("devices");
     let run = |line: &str| {
         let mut args = Args::parse_from(line.split_whitespace());
