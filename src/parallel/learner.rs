@@ -85,6 +85,7 @@ where
         valid: ValidLoader<LC>,
         first: usize,
     ) -> (TrainingModel<LC>, SupervisedTrainingEventProcessor<LC>) {
+        *self.result.lock() = Ok(());
         let given = learner.model();
         let training = Training::<LC> {
             learner: Mutex::new(learner),
@@ -152,11 +153,11 @@ where
             worker.seed::<LC::Backend>(seed);
         }
         for epoch in self.epochs.0..=self.epochs.1 {
-            let goes_on = self.train(worker, &mut learner, epoch)?
-                && self.validate(worker, &learner, epoch)?;
+            let is_trained = self.train(worker, &mut learner, epoch)?;
             // Running statistics differ, and what unlike devices round.
             let model = worker.keep_equal::<LC::Backend, _>(learner.model())?;
             learner.load_model(model.into_record());
+            let goes_on = is_trained && self.validate(worker, &learner, epoch)?;
             if !goes_on || self.end_epoch(worker, &learner, epoch)? {
                 break;
             }
