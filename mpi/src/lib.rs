@@ -24,7 +24,7 @@
 //! ```
 //!
 //! - **Devices.** The ranks of a machine take the devices of the list in turn, or its GPUs.
-//! - **Sums** have the same bits on all ranks as between threads. [`Job::in_bf16`] halves the bytes.
+//! - **Sums** have the same bits on all ranks, in f32 those of threads. [`Job::in_bf16`] halves the bytes.
 //! - **Before the program**, ranks check that the launcher belongs to this MPI library, that there are as many ranks as
 //!   expected, and that all run the same executable.
 //! - **Failures.** Exchanges are started and polled. If a rank fails, or does not come before the deadline, each other

@@ -1,4 +1,4 @@
-//! Parameters that tell when their gradients are complete.
+//! Nodes in the place of parameters, which report their gradients.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
-use burn::data::dataloader::Progress;
-use burn::module::{AutodiffModule, Module};
-use burn::optim::{GradientsAccumulator, GradientsParams};
-use burn::tensor::backend::AutodiffBackend;
+use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use burn::module::{AutodiffModule, Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::train::{
     EventProcessorTraining, InferenceStep, Interrupter, Learner, LearnerEvent,
     LearningComponentsTypes, SupervisedLearningStrategy, SupervisedTrainingEventProcessor,
-    TrainLoader, TrainingComponents, TrainingItem, TrainingModel, ValidLoader,
+    TrainLoader, TrainOutput, TrainStep, TrainingComponents, TrainingItem, TrainingModel,
+    ValidLoader,
 };
 use parking_lot::Mutex;
 
+use super::part::range;
 use super::workers::{Workers, run};
 use super::{ParallelError, Worker};
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
-use crate::train::Stop;
+use crate::train::{MeanGradients, Stop};
 
 /// A strategy for burn-train's `SupervisedTraining` that trains on several devices, in place of its `MultiDevice`.
 ///
@@ -29,10 +32,14 @@ use crate::train::Stop;
 /// strategy.result()?;
 /// ```
 ///
-/// Each worker trains with batches of its part of the data, so that a step has as many batches as there are workers,
-/// and takes it with the mean of their gradients, weighted by samples. Metrics are those of the samples of all, in
-/// training and validation. After each epoch, the workers get the first one's parameters if any differ. The trained
-/// model is on the device of the one that was given.
+/// Each worker has a part of the items, and the loaders' batch size is that of a worker: a step has the samples of as
+/// many batches as there are workers, and their mean gradient. Metrics are those of the samples of all, in training and
+/// validation. After each epoch, all workers get the parameters of the first if any differ. The trained model is on the
+/// device of the one that was given.
+///
+/// As in burn-train, gradients that are accumulated are added up, and those that are left at the end of an epoch are
+/// dropped. An epoch that is interrupted is not saved. burn-train's checkpointers and early stopping run on the first
+/// worker, in less than the deadline.
 ///
 /// An optimizer with a [`GradScaler`](crate::scaler::GradScaler) has state on one device, and cannot be used.
 #[derive(Debug, Clone)]
@@ -56,7 +63,7 @@ impl ParallelStrategy {
         Self { stop, ..self }
     }
 
-    /// Seeds the random numbers of each worker, for dropout, so that a training repeats its bits.
+    /// Seeds the random numbers of each worker, such as those of dropout. The loader has a seed of its own.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed: Some(seed), ..self }
@@ -87,10 +94,12 @@ where
     ) -> (TrainingModel<LC>, SupervisedTrainingEventProcessor<LC>) {
         *self.result.lock() = Ok(());
         let given = learner.model();
+        let workers = self.workers.len();
         let training = Training::<LC> {
             learner: Mutex::new(learner),
-            train,
-            valid,
+            items: [train.num_items(), valid.num_items()],
+            train: parts(&train, workers),
+            valid: parts(&valid, workers),
             epochs: (first, components.num_epochs),
             accumulation: components.grad_accumulation.unwrap_or(1),
             interrupter: components.interrupter.clone(),
@@ -104,7 +113,8 @@ where
             Ok(trained) => {
                 let device = given.devices().into_iter().next();
                 let trained = trained.unwrap_or(given);
-                (device.map_or(trained.clone(), |device| trained.fork(&device)), events)
+                let moved = device.map(|device| trained.clone().fork(&device));
+                (moved.unwrap_or(trained), events)
             }
             Err(error) => {
                 *self.result.lock() = Err(error);
@@ -114,11 +124,30 @@ where
     }
 }
 
-/// What the workers share.
+/// Returns the part of each worker of the items of a loader. Made once, and in the order of the workers: loaders draw
+/// the order of their items from numbers that the parts share.
+fn parts<B: Backend, O>(loader: &Arc<dyn DataLoader<B, O>>, workers: usize) -> Parts<B, O> {
+    let shares = vec![1.0 / workers as f64; workers];
+    let ranges = (0..workers).map(|rank| range(loader.num_items(), &shares, rank));
+    ranges.map(|own| loader.slice(own.start, own.end)).collect()
+}
+
+type Parts<B, O> = Vec<Arc<dyn DataLoader<B, O>>>;
+/// The samples of a model in training.
+type Input<LC> = <TrainingModel<LC> as TrainStep>::Input;
+/// Those of a model in validation.
+type ValidInput<LC> = <<LC as LearningComponentsTypes>::InferenceModel as InferenceStep>::Input;
+
+/// What a step of a model returned, and of how many samples.
+type Seen<T> = (T, usize);
+
+/// State that the workers share.
 struct Training<LC: LearningComponentsTypes> {
     learner: Mutex<Learner<LC>>,
-    train: TrainLoader<LC>,
-    valid: ValidLoader<LC>,
+    /// Those of all workers, in training and in validation.
+    items: [usize; 2],
+    train: Parts<LC::Backend, Input<LC>>,
+    valid: Parts<Wgsl, ValidInput<LC>>,
     /// The first and the last.
     epochs: (usize, usize),
     /// Batches of a worker before a step.
@@ -132,7 +161,7 @@ struct Training<LC: LearningComponentsTypes> {
 /// Where metrics are collected, and what the first worker does after an epoch.
 struct Metrics<LC: LearningComponentsTypes> {
     components: TrainingComponents<LC>,
-    /// Those of all workers in this part of the epoch, so far.
+    /// Items of all workers in this part of the epoch, so far.
     items: usize,
 }
 
@@ -146,18 +175,21 @@ where
         let mut learner = self.learner.lock().clone();
         learner.fork(&worker.device());
         // Fewer items than workers are an error.
-        worker.batch_size(self.train.num_items())?;
+        worker.batch_size(self.items[0])?;
         let model = worker.broadcast::<LC::Backend, _>(learner.model())?;
         learner.load_model(model.into_record());
         if let Some(seed) = self.seed {
             worker.seed::<LC::Backend>(seed);
         }
+        let (rank, device) = (worker.rank(), worker.device());
+        let train = self.train[rank].to_device(&device);
+        let valid = self.valid[rank].to_device(&device);
         for epoch in self.epochs.0..=self.epochs.1 {
-            let is_trained = self.train(worker, &mut learner, epoch)?;
-            // Running statistics differ, and what unlike devices round.
+            let is_trained = self.train(worker, &mut learner, &*train, epoch)?;
+            // Running statistics differ, and unlike devices round differently.
             let model = worker.keep_equal::<LC::Backend, _>(learner.model())?;
             learner.load_model(model.into_record());
-            let goes_on = is_trained && self.validate(worker, &learner, epoch)?;
+            let goes_on = is_trained && self.validate(worker, &learner, &*valid, epoch)?;
             if !goes_on || self.end_epoch(worker, &learner, epoch)? {
                 break;
             }
@@ -170,13 +202,11 @@ where
         &self,
         worker: &Worker,
         learner: &mut Learner<LC>,
+        loader: &dyn DataLoader<LC::Backend, Input<LC>>,
         epoch: usize,
     ) -> Result<bool, ParallelError> {
-        let items = self.train.num_items();
-        let own = worker.range(items);
-        let loader = self.train.slice(own.start, own.end).to_device(&worker.device());
         let mut batches = loader.iter();
-        let (mut sum, mut summed, mut samples) = (GradientsAccumulator::new(), 0, 0);
+        let (mut sum, mut summed) = (MeanGradients::new(), 0);
         let (mut iteration, mut before) = (0, 0);
         loop {
             let batch = batches.next();
@@ -190,43 +220,30 @@ where
             }
             learner.lr_step();
             iteration += 1;
-            let mut item = None;
+            let mut seen = None;
             if let Some(batch) = batch {
-                let processed = batches.progress().items_processed;
-                let (output, own) = (learner.train_step(batch), processed - before);
-                sum.accumulate(&learner.model(), output.grads);
-                samples += own;
-                before = processed;
-                item = Some((output.item, own));
+                let samples = samples(&*batches, &mut before);
+                let TrainOutput { grads, item } = learner.train_step(batch);
+                sum.add::<LC::Backend>(&learner.model(), grads, samples);
+                seen = Some((item, samples));
             }
             summed += 1;
             if summed >= self.accumulation {
-                let own = if samples > 0 { sum.grads() } else { GradientsParams::new() };
-                let mean = worker.mean::<LC::Backend, _>(own, &learner.model(), samples)?;
+                let (model, samples) = (learner.model(), sum.samples());
+                // As many times the mean of their samples as burn-train adds up batches.
+                let own = times::<LC::Backend, _>(sum.take(), &model, summed);
+                let mean = worker.mean::<LC::Backend, _>(own, &model, samples)?;
+                drop(model);
                 learner.optimizer_step(mean);
-                (summed, samples) = (0, 0);
+                summed = 0;
             }
-            if let Some((item, own)) = item {
-                let rate = learner.lr_current();
+            if let Some(seen) = seen {
+                let rate = Some(learner.lr_current());
                 let mut metrics = self.metrics.lock();
-                let (progress, global) = self.places(&mut metrics, own, items, epoch);
-                let item = TrainingItem::new(item, progress, global, Some(iteration), Some(rate));
-                let events = &mut metrics.components.event_processor;
-                events.process_train(LearnerEvent::ProcessedItem(item));
+                let event = self.event(&mut metrics, seen, self.items[0], epoch, iteration, rate);
+                metrics.components.event_processor.process_train(event);
             }
         }
-    }
-
-    /// Adds items of a worker. Returns how many there are of all, and the epoch.
-    fn places(
-        &self,
-        metrics: &mut Metrics<LC>,
-        own: usize,
-        items: usize,
-        epoch: usize,
-    ) -> (Progress, Progress) {
-        metrics.items += own;
-        (Progress::new(metrics.items.min(items), items), Progress::new(epoch, self.epochs.1))
     }
 
     /// Validates a worker's part of the items. Returns whether the training is to go on.
@@ -234,29 +251,21 @@ where
         &self,
         worker: &Worker,
         learner: &Learner<LC>,
+        loader: &dyn DataLoader<Wgsl, ValidInput<LC>>,
         epoch: usize,
     ) -> Result<bool, ParallelError> {
-        let items = self.valid.num_items();
-        let own = worker.range(items);
         let model = learner.model().valid();
-        if !own.is_empty() {
-            let loader = self.valid.slice(own.start, own.end).to_device(&worker.device());
-            let mut batches = loader.iter();
-            let (mut iteration, mut before) = (0, 0);
-            while let Some(batch) = batches.next() {
-                iteration += 1;
-                let item = model.step(batch);
-                let processed = batches.progress().items_processed;
-                let mut metrics = self.metrics.lock();
-                let (progress, global) =
-                    self.places(&mut metrics, processed - before, items, epoch);
-                before = processed;
-                let item = TrainingItem::new(item, progress, global, Some(iteration), None);
-                let events = &mut metrics.components.event_processor;
-                events.process_valid(LearnerEvent::ProcessedItem(item));
-                if self.is_stopped() {
-                    break;
-                }
+        let mut batches = loader.iter();
+        let (mut iteration, mut before) = (0, 0);
+        while let Some(batch) = batches.next() {
+            iteration += 1;
+            let seen = (model.step(batch), samples(&*batches, &mut before));
+            let mut metrics = self.metrics.lock();
+            let event = self.event(&mut metrics, seen, self.items[1], epoch, iteration, None);
+            metrics.components.event_processor.process_valid(event);
+            drop(metrics);
+            if self.is_stopped() {
+                break;
             }
         }
         let (_, stops) = self.progress(worker, false)?;
@@ -264,9 +273,31 @@ where
         Ok(!stops)
     }
 
+    /// Counts what a step of a worker returned, and returns it as burn-train's metrics take it.
+    fn event<T>(
+        &self,
+        metrics: &mut Metrics<LC>,
+        (item, samples): Seen<T>,
+        of: usize,
+        epoch: usize,
+        iteration: usize,
+        rate: Option<f64>,
+    ) -> LearnerEvent<T> {
+        metrics.items += samples;
+        let progress = Progress::new(metrics.items.min(of), of);
+        let global = Progress::new(epoch, self.epochs.1);
+        LearnerEvent::ProcessedItem(TrainingItem::new(
+            item,
+            progress,
+            global,
+            Some(iteration),
+            rate,
+        ))
+    }
+
     fn is_stopped(&self) -> bool {
         if self.stop.is_requested() {
-            self.interrupter.stop(Some("a signal asked for it"));
+            self.interrupter.stop(Some("stopped by a signal"));
         }
         self.interrupter.should_stop()
     }
@@ -312,5 +343,43 @@ where
             }
         }
         Ok(worker.sum(&[f64::from(u8::from(stops))])?[0] > 0.0)
+    }
+}
+
+/// Returns the samples of the batch that was returned last.
+fn samples<O>(batches: &dyn DataLoaderIterator<O>, before: &mut usize) -> usize {
+    let processed = batches.progress().items_processed;
+    // The progress of an iterator of the program may stand still.
+    let samples = processed.saturating_sub(*before).max(1);
+    *before = processed;
+    samples
+}
+
+/// Multiplies gradients.
+fn times<B: AutodiffBackend, M: AutodiffModule<B>>(
+    mut gradients: GradientsParams,
+    module: &M,
+    factor: usize,
+) -> GradientsParams {
+    if factor > 1 {
+        let mut products = GradientsParams::new();
+        module.visit(&mut Times { gradients: &mut gradients, products: &mut products, factor });
+        return products;
+    }
+    gradients
+}
+
+struct Times<'a> {
+    gradients: &'a mut GradientsParams,
+    products: &'a mut GradientsParams,
+    factor: usize,
+}
+
+impl<B: AutodiffBackend> ModuleVisitor<B> for Times<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        // A parameter that is visited twice has no gradient the second time.
+        if let Some(gradient) = self.gradients.remove::<B::InnerBackend, D>(param.id) {
+            self.products.register(param.id, gradient * self.factor as f64);
+        }
     }
 }

@@ -50,10 +50,10 @@ impl Display for Label {
 }
 
 /// Adds the time of an exchange to a sum.
-fn timed<T>(waited: &AtomicU64, exchange: impl FnOnce() -> T) -> T {
+fn timed<T>(sum: &AtomicU64, exchange: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = exchange();
-    waited.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    sum.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
     result
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Peers {
     pub world: usize,
     pub device: WgslDevice,
     transport: Arc<dyn Transport>,
-    /// How long this worker has waited for the others, in nanoseconds.
-    waited: Arc<AtomicU64>,
+    /// The time that exchanges have taken, in nanoseconds.
+    exchanging: Arc<AtomicU64>,
     /// Whether gradients are exchanged during a backward pass.
     is_watching: AtomicBool,
 }
@@ -72,13 +72,13 @@ pub(super) struct Peers {
 impl Peers {
     pub fn new(transport: Arc<dyn Transport>, device: WgslDevice) -> Self {
         let (rank, world) = (transport.rank(), transport.world());
-        let (waited, is_watching) = (Arc::default(), AtomicBool::new(false));
-        Self { rank, world, device, transport, waited, is_watching }
+        let (exchanging, is_watching) = (Arc::default(), AtomicBool::new(false));
+        Self { rank, world, device, transport, exchanging, is_watching }
     }
 
-    /// Returns how long this worker has waited for the others.
-    pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    /// Returns the time that exchanges have taken: waits for the others, and sums.
+    pub fn exchanging(&self) -> Duration {
+        Duration::from_nanos(self.exchanging.load(Ordering::Relaxed))
     }
 
     /// Returns the connection for an exchange that is not of gradients.
@@ -100,7 +100,7 @@ impl Peers {
         let transport = self.idle(label)?;
         match self.world {
             1 => Ok(Arc::new(vec![bytes])),
-            _ => timed(&self.waited, || transport.gather(label.to_string(), bytes)),
+            _ => timed(&self.exchanging, || transport.gather(label.to_string(), bytes)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Peers {
         bytes: Option<Vec<u8>>,
     ) -> Result<Arc<Vec<u8>>, ParallelError> {
         let transport = self.idle(label)?;
-        timed(&self.waited, || transport.broadcast(label.to_string(), bytes))
+        timed(&self.exchanging, || transport.broadcast(label.to_string(), bytes))
     }
 
     /// Begins to add the gradients of all workers, each times its share.
@@ -131,9 +131,11 @@ impl Peers {
         share: f32,
         numbers: Vec<f32>,
     ) -> Result<Pending<Arc<Vec<f32>>>, ParallelError> {
-        let pending = self.transport.start_sum(label.to_string(), share, numbers)?;
-        let waited = self.waited.clone();
-        Ok(Box::new(move || timed(&waited, pending)))
+        // The last thread that comes adds the numbers of all.
+        let start = || self.transport.start_sum(label.to_string(), share, numbers);
+        let pending = timed(&self.exchanging, start)?;
+        let exchanging = self.exchanging.clone();
+        Ok(Box::new(move || timed(&exchanging, pending)))
     }
 
     /// Returns the step of this worker, from 0.

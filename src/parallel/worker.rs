@@ -111,7 +111,7 @@ impl Worker {
         let watched = self.watched.take();
         let mean = watch::mean(&self.peers, watched, gradients, module, samples)?;
         self.peers.end_step();
-        self.speed.borrow_mut().end_step(Instant::now(), samples, self.peers.waited());
+        self.speed.borrow_mut().end_step(Instant::now(), samples, self.peers.exchanging());
         Ok(mean)
     }
 
@@ -246,10 +246,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Divides the following batches by the speed of each worker in its last steps, which [`mean`](Self::mean) ends:
-    /// the median of samples per second, without the time in which the worker waited for the others. Call it every
-    /// some dozens of steps, such as after an epoch: measured with the new division, it comes closer. Until each worker
-    /// has taken two steps, nothing changes. Loaders and parts that were made before stay as they are.
+    /// Divides the following batches by the speed of each worker since it was called last, in the steps that
+    /// [`mean`](Self::mean) ends: the median of samples per second, without the time of exchanges. Call it every some
+    /// dozens of steps, such as after an epoch: measured with the new division, it comes closer. Until each worker has
+    /// taken two steps with samples, nothing changes. Loaders and parts that were made before stay as they are.
     ///
     /// The division depends on time, so that runs do not repeat each other's bits.
     ///
@@ -257,11 +257,10 @@ impl Worker {
     ///
     /// Returns an error if another worker failed.
     pub fn rebalance(&self) -> Result<(), ParallelError> {
-        let own = self.speed.borrow().samples_per_second();
-        let speeds = self.peers.gather_numbers(&Label::Speed, &[own.unwrap_or_default()])?.concat();
+        let own = self.speed.borrow_mut().take().unwrap_or_default();
+        let speeds = self.peers.gather_numbers(&Label::Speed, &[own])?.concat();
         if speeds.iter().all(|speed| *speed > 0.0) {
             self.divide_by(&speeds);
-            self.speed.borrow_mut().clear();
         }
         Ok(())
     }

@@ -434,9 +434,14 @@ impl<B: Backend, I: Send + Sync + Clone + 'static, O: Send + 'static> DataLoader
         Arc::new(loader)
     }
 
+    /// Returns a loader of a part of the dataset. `start` and `end` count the items of an epoch, of which a sampler may
+    /// draw more or fewer than the dataset has.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, O>> {
-        let end = end.min(self.source.dataset.len());
-        let start = start.min(end);
+        let (len, items) = (self.source.dataset.len(), self.num_items().max(1));
+        let of_dataset =
+            |place: usize| (place.min(items) as u128 * len as u128 / items as u128) as usize;
+        let end = of_dataset(end);
+        let start = of_dataset(start).min(end);
         let dataset = PartialDataset::new(self.source.dataset.clone(), start, end);
         Arc::new(Self::of(Source {
             dataset: Arc::new(dataset),

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// The parts of a run. Memory is compared between them.
 const PERIODS: usize = 10;
+/// How much a process may grow that allocates in several threads.
+const GROWTH: usize = 64 << 20;
 /// How long a run takes unless it is told otherwise.
 const DEFAULT_MINUTES: f64 = 0.4;
 
@@ -29,6 +31,3 @@ fn minutes() -> f64 {
 fn period() -> Duration {
     Duration::from_secs_f64(minutes() * 60.0 / PERIODS as f64)
 }
-
-/// How much a process may grow that allocates in several threads.
-const GROWTH: usize = 64 << 20;

@@ -302,6 +302,33 @@ fn other_samplers_fill_batches_too() {
     assert!(epoch(&loader).iter().flatten().all(|item| item.0 == 7));
 }
 
+/// Burn divides a loader by the items of an epoch, which are not those of the dataset.
+#[test]
+fn parts_by_the_items_of_an_epoch_have_the_whole_dataset() {
+    let whole = || {
+        let config = LoaderConfig { drop_last: true, ..config(8, 0) };
+        Loader::new(Slow(20), Items, &WgslDevice::Cpu, config).expect("it is valid")
+    };
+    for draws in [10, 40] {
+        let loader = whole().with_sampler(Weighted::new(vec![1.0; 20], draws, 1));
+        let loader = loader.expect("there are 20 weights");
+        let items = loader.num_items();
+        let halves = [loader.slice(0, items / 2), loader.slice(items / 2, items)];
+        let drawn = halves.map(|half| half.iter().flatten().map(|item| item.0).collect::<Vec<_>>());
+        let of = |half: &[usize], range: std::ops::Range<usize>| {
+            half.iter().all(|item| range.contains(item))
+        };
+        assert!(of(&drawn[0], 0..10) && of(&drawn[1], 10..20), "{drawn:?}");
+        assert_eq!(drawn.map(|half| half.len()), [draws / 2 / 8 * 8; 2]);
+    }
+    // Of 16 items in batches, the last four of the dataset belong to the second half.
+    let loader = whole();
+    assert_eq!(loader.num_items(), 16);
+    let second = loader.slice(8, 16);
+    let drawn: Vec<usize> = second.iter().flatten().map(|item| item.0).collect();
+    assert_eq!(drawn, (10..18).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_cannot_be_loaded_is_refused() {
     let of = |len, batch_size| {

@@ -55,8 +55,8 @@ Commands:
             (needs SimGrid, and installs it on Debian as root)
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
-  soak      Train and compute in eight threads for an hour: results stay right, and memory
-            flat
+  soak      Compute in eight threads, and train with four workers, for an hour each: results
+            stay right, and memory flat
   vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
             GPU that is not there (needs Debian or Ubuntu, and the network on the first run)
   web       Build the web pages into web/dist and print their download sizes

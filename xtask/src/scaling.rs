@@ -10,9 +10,9 @@ use xtask::process::{run_command, target_dir};
 
 use crate::arguments;
 
-/// Bytes of a bucket of gradients.
+/// Bytes of a bucket of gradients, as in src/parallel/buckets.rs.
 const BUCKET: u64 = 4 << 20;
-/// Bytes by which ranks agree on an exchange before it.
+/// Bytes by which ranks agree on an exchange before it, as in mpi/src/link.rs.
 const HEADER: u64 = 32;
 
 /// The options of `cargo xtask scaling`.
@@ -23,7 +23,7 @@ pub struct Options {
     bandwidths: Vec<f64>,
     /// The gradients of a rank, in bytes.
     bytes: u64,
-    /// Of a link, in seconds. Two lead from one machine to another.
+    /// The latency of a link in seconds. Two links lead from one machine to another.
     latency: f64,
     /// The time of a forward and a backward pass, in seconds.
     computing: f64,
@@ -46,23 +46,25 @@ impl Options {
         let names =
             ["--ranks", "--gbit", "--megabytes", "--latency-microseconds", "--computing-ms"];
         for (name, text) in arguments::parse("cargo xtask scaling", args, &[], &names)? {
-            let numbers = text.split(',').map(|part| match part.parse::<f64>() {
+            let wrong = |expected| format!("`{name} {text}`: expected {expected}");
+            let number = |text: &str| match text.parse::<f64>() {
                 Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-                _ => Err(format!("`{name} {text}`: expected numbers above 0")),
-            });
-            let numbers = numbers.collect::<Result<Vec<f64>, _>>()?;
-            let first = numbers[0];
+                _ => Err(wrong("a number above 0")),
+            };
             match name {
                 "--ranks" => {
-                    options.ranks = numbers.iter().map(|number| *number as usize).collect();
-                    if options.ranks.iter().any(|ranks| !(2..=4096).contains(ranks)) {
-                        return Err(format!("`{name} {text}`: expected numbers from 2 to 4096"));
-                    }
+                    let ranks = text.split(',').map(|ranks| match ranks.parse() {
+                        Ok(ranks) if (2..=4096).contains(&ranks) => Ok(ranks),
+                        _ => Err(wrong("whole numbers from 2 to 4096")),
+                    });
+                    options.ranks = ranks.collect::<Result<_, _>>()?;
                 }
-                "--gbit" => options.bandwidths = numbers,
-                "--megabytes" => options.bytes = (first * 1e6) as u64,
-                "--latency-microseconds" => options.latency = first * 1e-6,
-                _ => options.computing = first * 1e-3,
+                "--gbit" => {
+                    options.bandwidths = text.split(',').map(number).collect::<Result<_, _>>()?;
+                }
+                "--megabytes" => options.bytes = (number(text)? * 1e6).ceil() as u64,
+                "--latency-microseconds" => options.latency = number(text)? * 1e-6,
+                _ => options.computing = number(text)? * 1e-3,
             }
         }
         Ok(options)
@@ -81,7 +83,7 @@ impl Options {
     fn formula(&self, ranks: usize, gbit: f64) -> f64 {
         let share = 2.0 * (ranks - 1) as f64 / ranks as f64;
         let sent = share * self.bytes as f64 / (gbit * 1.25e8);
-        // Those of a bucket: a part from each rank to each other, twice. The header's are few.
+        // A part from each rank to each other, twice for each bucket.
         let rounds = 2.0 * (ranks - 1) as f64 * self.count();
         sent + rounds * 2.0 * self.latency
     }
@@ -183,7 +185,7 @@ fn simulated(
     let mut command = Command::new("smpirun");
     command.args(["-np", &ranks.to_string(), "-platform"]).arg(platform);
     command.arg("-hostfile").arg(hosts).arg("-replay").arg(traces);
-    command.args(["--cfg=smpi/alltoall:pair", "--cfg=smpi/allgather:ring"]);
+    command.args(["--cfg=smpi/alltoall:pair", "--cfg=smpi/allgather:ompi"]);
     command.args(["--log=root.thresh:critical", "--log=smpi_replay.thresh:info"]);
     let output = command.output().map_err(|error| format!("smpirun: {error}"))?;
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -205,7 +207,16 @@ mod tests {
         let options = parse("--ranks 2,8 --gbit=1 --megabytes 10 --computing-ms 20").unwrap();
         assert_eq!((&options.ranks[..], &options.bandwidths[..]), (&[2, 8][..], &[1.0][..]));
         assert_eq!(options.buckets(), (2, 10_000_000 - 2 * BUCKET));
-        for line in ["--ranks", "--ranks 1", "--gbit 0", "--megabytes x", "--seconds 1"] {
+        let wrong = [
+            "--ranks",
+            "--ranks 1",
+            "--ranks 2.5",
+            "--gbit 0",
+            "--megabytes x",
+            "--megabytes 1,2",
+            "--seconds 1",
+        ];
+        for line in wrong {
             assert!(parse(line).is_err(), "{line}");
         }
     }

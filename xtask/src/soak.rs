@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the long run of `tests/soak.rs`, for an hour or as long as asked for.
+//! `cargo xtask soak`: the long runs of `tests/soak/`, for an hour each or as long as asked for.
 
 use xtask::process::{cargo, run_command};
 

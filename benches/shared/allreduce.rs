@@ -1,4 +1,4 @@
-//! The mean of gradients, round by round.
+//! The mean of the gradients of workers, round by round.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! `burn-wgsl bench allreduce`: how long the workers of `burn_wgsl::parallel` take for the mean of gradients.
 
+#[path = "../../../../benches/shared/allreduce.rs"]
 mod rounds;
 
 use burn_wgsl::WgslDevice;
