@@ -28,6 +28,8 @@ mod parallel;
 #[cfg(feature = "train")]
 mod pipeline;
 #[cfg(feature = "train")]
+mod resumed;
+#[cfg(feature = "train")]
 mod scaler;
 #[cfg(feature = "train")]
 mod segments;

@@ -146,7 +146,7 @@ pub fn train<N: Network>(worker: &Worker, exchanged: Exchanged) -> Result<Vec<f3
 }
 
 /// Returns the numbers of all parameters.
-fn weights<N: Network>(model: &N) -> Vec<f32> {
+pub fn weights<N: Network>(model: &N) -> Vec<f32> {
     let mut weights = Weights(Vec::new());
     model.visit(&mut weights);
     weights.0
