@@ -18,10 +18,10 @@ use anyhow::{Context, Result};
 use burn::module::{AutodiffModule, Module};
 use burn_wgsl::ProfileError;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
-use burn_wgsl::parallel::{self, ParallelError, Worker, Workers};
+use burn_wgsl::parallel::{self, ParallelError, SharedRun, Worker, Workers};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
-use burn_wgsl::train::{BatchSize, Run as SavedRun, RunConfig, Stop};
+use burn_wgsl::train::{BatchSize, RunConfig, Stop};
 use burn_wgsl::{
     Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
 };
@@ -33,7 +33,7 @@ use digits::weights;
 use args::Args;
 use output::OutputFile;
 use report::Run;
-use train::{B, Checkpointing};
+use train::B;
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -196,14 +196,13 @@ fn work(
     let scaler = new_scaler();
     let model = new_model(args, precision, worker, &adapter)?;
     let settings = settings(args, batch, precision, dataset);
-    let stop = stop.clone();
-    let (epochs, balances) = (args.epochs as usize, args.balance);
-    let options = train::Options { epochs, settings, scaler, balances, stop };
-    let saved = Checkpointing {
-        run: if worker.is_first() { saved_run(args, observed, &device)? } else { None },
-        folder: observed.checkpoints.clone(),
-        resumes: args.resume,
-    };
+    let (epochs, balances, resumes) = (args.epochs as usize, args.balance, args.resume);
+    let options = train::Options { epochs, settings, scaler, balances, resumes };
+    let mut saved = SharedRun::new(worker, stop.clone());
+    if let Some(folder) = &observed.checkpoints {
+        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+        saved = saved.saved_to(folder, config)?;
+    }
     let mut profiling = Profiling::new(observed, &device);
     let learner = learner(model, &options.scaler);
     let (model, history) =
@@ -283,13 +282,6 @@ fn batch_size(
         (BatchSize::Auto, Some(folder)) if args.resume => batch::of_run(folder),
         (BatchSize::Auto, _) => search(&new_scaler()),
     }
-}
-
-/// Opens the folder of the checkpoints, if there is one.
-fn saved_run(args: &Args, observed: &Observed, device: &WgslDevice) -> Result<Option<SavedRun>> {
-    let Some(folder) = &observed.checkpoints else { return Ok(None) };
-    let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-    Ok(Some(SavedRun::open(folder, &[*device], config)?))
 }
 
 /// The profile of some steps, if one is wanted.

@@ -1,15 +1,14 @@
 //! The training loop and its measurements, of one worker or several.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Int, Tensor};
-use burn_wgsl::parallel::{ParallelError, Worker};
+use burn_wgsl::parallel::{ParallelError, SharedRun, Worker};
 use burn_wgsl::scaler::GradScaler;
-use burn_wgsl::train::{Checkpoint, CheckpointError, Parts, Run, Saved, Stop};
+use burn_wgsl::train::{CheckpointError, Parts, Saved};
 use burn_wgsl::{Autodiff, Wgsl, scope};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -31,8 +30,8 @@ pub struct Options {
     pub scaler: GradScaler,
     /// Divides batches by the speed of the workers, after each epoch.
     pub balances: bool,
-    /// Ends the run after the current step.
-    pub stop: Stop,
+    /// Whether to continue from the newest checkpoint.
+    pub resumes: bool,
 }
 
 /// What a resumed run must have in common with the run that it continues.
@@ -179,58 +178,6 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
     }
 }
 
-/// Where a run is saved.
-pub struct Checkpointing {
-    /// The run of the first worker, which saves.
-    pub run: Option<Run>,
-    pub folder: Option<PathBuf>,
-    /// Whether to continue from the newest checkpoint.
-    pub resumes: bool,
-}
-
-impl Checkpointing {
-    /// Begins or resumes the run on all workers.
-    fn begin(&mut self, training: &mut impl Saved, worker: &Worker, seed: u64) -> Result<()> {
-        let mut steps = 0.0;
-        if let Some(run) = &mut self.run
-            && let Some(found) = run.begin(self.resumes, training)?
-        {
-            println!("resumed after {} steps", found.step);
-            steps = found.step as f64;
-        }
-        // The others read what the first has found.
-        let steps = worker.sum(&[steps])?[0];
-        if let (Some(folder), false) = (&self.folder, worker.is_first())
-            && steps > 0.0
-        {
-            let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
-            ensure!(found.step as f64 == steps, "the first worker has that of another step");
-            found.restore(training, &worker.device())?;
-            // The checkpoint has the random numbers of the first.
-            worker.seed::<B>(seed ^ steps as u64);
-        }
-        Ok(())
-    }
-
-    /// Ends a step. Returns whether all workers stop after it.
-    fn end_step(
-        &mut self,
-        training: &mut impl Saved,
-        worker: &Worker,
-        stop: &Stop,
-    ) -> Result<bool> {
-        let stops = f64::from(u8::from(stop.is_requested()));
-        let stops = worker.sum(&[stops])?[0] > 0.0;
-        if let Some(run) = &mut self.run {
-            run.end_step(training)?;
-            if stops {
-                run.save(training, None)?;
-            }
-        }
-        Ok(stops)
-    }
-}
-
 /// A worker's part of the test images.
 struct Test {
     own: SampleTensors<Wgsl>,
@@ -272,7 +219,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     learner: Learner<B, O>,
     dataset: &Dataset,
     options: &Options,
-    mut saved: Checkpointing,
+    mut run: SharedRun<'_>,
     worker: &Worker,
     start: Instant,
     mut before_step: impl FnMut() -> Result<()>,
@@ -288,9 +235,11 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         loss_sum: Tensor::zeros([1], device),
         history: History::default(),
     };
-    saved.begin(&mut training, worker, seed)?;
+    if run.begin(options.resumes, &mut training)? && worker.is_first() {
+        println!("resumed after {} steps", run.step());
+    }
     let bar = progress_bar(options.epochs * train.count.div_ceil(batch), worker);
-    bar.set_position(saved.run.as_ref().map_or(0, Run::step));
+    bar.set_position(run.step());
 
     'training: while training.progress.epochs < options.epochs {
         let epoch = training.progress.epochs + 1;
@@ -316,7 +265,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             bar.inc(1);
             training.progress.images = end;
             training.progress.seconds = epoch_start.elapsed().as_secs_f64();
-            if saved.end_step(&mut training, worker, &options.stop)? {
+            if !run.end_step(&mut training)? {
                 training.history.interrupted = true;
                 break 'training;
             }
@@ -329,17 +278,13 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         if worker.is_first() {
             bar.suspend(|| println!("{line}   test accuracy {percent:6.2} %   {seconds:.3} s"));
         }
-        if let Some(run) = &mut saved.run {
-            run.save(&mut training, Some(accuracy))?;
-        }
+        run.save(&mut training, Some(accuracy))?;
         if options.balances {
             worker.rebalance()?;
         }
     }
     bar.finish_and_clear();
-    if let Some(run) = &mut saved.run {
-        run.finish()?;
-    }
+    run.finish()?;
     let Training { learner, mut history, .. } = training;
     // Test again if the weights changed after the last test, or if there was no test.
     history.test_accuracy = match history.test_accuracies.last() {

@@ -26,11 +26,10 @@ use anyhow::{Context, Result, ensure};
 use burn::data::dataset::Dataset;
 use burn::data::dataset::transform::PartialDataset;
 use burn::module::Module;
-use burn_wgsl::parallel::{self, Part, Rest, Worker};
+use burn_wgsl::parallel::{self, Part, Rest, SharedRun, Worker};
 use burn_wgsl::train::{
     BatchSearch, BatchSize, Checkpoint, CheckpointError, Confusion, ConfusionMatrix, Loader,
-    LoaderConfig, Mean, MeanGradients, Parts, Readback, Run, RunConfig, Sampler, Saved, Shuffled,
-    Stop,
+    LoaderConfig, Mean, MeanGradients, Parts, Readback, RunConfig, Sampler, Saved, Shuffled, Stop,
 };
 use burn_wgsl::{Wgsl, WgslDevice, autocast, waits_on_thread};
 use serde::{Deserialize, Serialize};
@@ -252,42 +251,33 @@ fn work(
         let (model, precision) = (args.model, args.precision);
         println!("{model:?} with {parameters} parameters in {precision} on {adapter}");
     }
-    let (saved, step) = begin(args, &mut training)?;
+    let run = begin(args, worker, &mut training, stop)?;
     if let (Some(folder), true) = (&args.log, worker.is_first()) {
-        training.log = Some(Log::open(folder, step)?);
+        training.log = Some(Log::open(folder, run.step())?);
     }
     let (loss, reading, stopped) = (Mean::new(), None, false);
-    let mut progress = Progress { args, stop, saved, step, stopped, loss, reading };
+    let mut progress = Progress { args, run, stopped, loss, reading };
     let matrix = train_epochs(source, &mut training, &mut progress)?;
     let Training { trainer, settings, history, .. } = training;
     Ok(Trained { matrix, settings, history, network: trainer.model() })
 }
 
-/// Opens the folder of the checkpoints on the first worker, and resumes all. Returns the run of the first, and the
-/// steps so far.
-fn begin(args: &Args, training: &mut Training<'_>) -> Result<(Option<Run>, u64)> {
-    let Some(folder) = &args.checkpoints else { return Ok((None, 0)) };
-    let (worker, device) = (training.worker, training.worker.device());
-    let (mut saved, mut step) = (None, 0.0);
-    if worker.is_first() {
+/// Returns the run, which is resumed if the command line says so.
+fn begin<'a>(
+    args: &Args,
+    worker: &'a Worker,
+    training: &mut Training<'_>,
+    stop: &Stop,
+) -> Result<SharedRun<'a>> {
+    let mut run = SharedRun::new(worker, stop.clone());
+    if let Some(folder) = &args.checkpoints {
         let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-        let mut run = Run::open(folder, &[device], config)?;
-        if let Some(found) = run.begin(args.resume, training)? {
-            println!("resumed after {} steps", found.step);
-            step = found.step as f64;
-        }
-        saved = Some(run);
+        run = run.saved_to(folder, config)?;
     }
-    // The others read what the first has found.
-    let step = worker.sum(&[step])?[0] as u64;
-    if step > 0 && !worker.is_first() {
-        let found = Checkpoint::latest(folder)?.context("the checkpoint is gone")?;
-        ensure!(found.step == step, "the first worker has the checkpoint of another step");
-        found.restore(training, &device)?;
-        // The checkpoint has the random numbers of the first: the masks of dropout must not begin again.
-        worker.seed::<B>(args.seed ^ step);
+    if run.begin(args.resume, training)? && worker.is_first() {
+        println!("resumed after {} steps", run.step());
     }
-    Ok((saved, step))
+    Ok(run)
 }
 
 fn settings(args: &Args, source: &Source, batch: usize) -> Settings {
@@ -386,10 +376,7 @@ fn batch_size(args: &Args, source: &Source, worker: &Worker) -> Result<usize> {
 /// Where a worker is in its run.
 struct Progress<'a> {
     args: &'a Args,
-    stop: &'a Stop,
-    /// Saves the checkpoints of the first worker.
-    saved: Option<Run>,
-    step: u64,
+    run: SharedRun<'a>,
     stopped: bool,
     loss: Mean,
     reading: Option<Reading>,
@@ -417,24 +404,17 @@ impl Progress<'_> {
                 continue;
             }
             training.trainer.step(worker, &mut sum)?;
-            self.step += 1;
-            if self.step.is_multiple_of(COMPARE_EVERY) {
+            // Of this step.
+            let step = self.run.step() + 1;
+            if step.is_multiple_of(COMPARE_EVERY) {
                 training.trainer.keep_equal(worker)?;
             }
-            if self.step.is_multiple_of(REPORT_EVERY) {
+            if step.is_multiple_of(REPORT_EVERY) {
                 // The reading that began 50 steps ago has arrived.
-                let next = Reading::start(self.step, &mut self.loss)?;
+                let next = Reading::start(step, &mut self.loss)?;
                 training.add_loss(std::mem::replace(&mut self.reading, next))?;
             }
-            // All workers end after the same step.
-            let stops = f64::from(u8::from(self.stop.is_requested()));
-            self.stopped = worker.sum(&[stops])?[0] > 0.0;
-            if let Some(run) = &mut self.saved {
-                run.end_step(training)?;
-                if self.stopped {
-                    run.save(training, None)?;
-                }
-            }
+            self.stopped = !self.run.end_step(training)?;
             if self.stopped && !ends {
                 return Ok(waited);
             }
@@ -443,7 +423,7 @@ impl Progress<'_> {
 
     /// Takes the losses that are not read yet.
     fn take_losses(&mut self, training: &mut Training<'_>) -> Result<()> {
-        let rest = Reading::start(self.step, &mut self.loss)?;
+        let rest = Reading::start(self.run.step(), &mut self.loss)?;
         training.add_loss(self.reading.take())?;
         training.add_loss(rest)
     }
@@ -480,15 +460,12 @@ fn train_epochs(
                 share * 100.0,
             );
         }
-        training.end_epoch(epoch, progress.step, tested.accuracy(), seconds, share)?;
-        if let Some(run) = &mut progress.saved {
-            run.save(training, Some(tested.accuracy()))?;
-        }
+        let step = progress.run.step();
+        training.end_epoch(epoch, step, tested.accuracy(), seconds, share)?;
+        progress.run.save(training, Some(tested.accuracy()))?;
         matrix = Some(tested);
     }
-    if let Some(run) = &mut progress.saved {
-        run.finish()?;
-    }
+    progress.run.finish()?;
     match matrix {
         Some(matrix) if !progress.stopped => Ok(matrix),
         _ => test(source, training),

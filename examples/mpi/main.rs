@@ -11,16 +11,16 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use burn_wgsl::parallel::Worker;
+use burn_wgsl::parallel::{SharedRun, Worker};
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::train::{Run, RunConfig, Stop};
+use burn_wgsl::train::{RunConfig, Stop};
 use burn_wgsl_mpi::Job;
 use digits::data::Dataset;
 use digits::learner::{Learner, adam};
 use digits::model::Model;
 
 use args::Args;
-use train::{B, Checkpointing, Options, Settings};
+use train::{B, Options, Settings};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -74,18 +74,16 @@ fn work(
     let model = worker.broadcast(Model::new(&device))?;
     let scaler = GradScalerConfig { enabled: false, ..GradScalerConfig::default() }.init(&device);
     let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
-    let mut saved =
-        Checkpointing { run: None, folder: args.checkpoints.clone(), resumes: args.resume };
     if worker.is_first() {
         println!("{world} workers, the first on {}", device.describe()?);
-        if let Some(folder) = &args.checkpoints {
-            let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
-            saved.run = Some(Run::open(folder, &[device], config)?);
-        }
     }
-    let epochs = args.epochs as usize;
-    let (balances, stop) = (args.balance, stop.clone());
-    let options = Options { epochs, settings, scaler, balances, stop };
+    let mut saved = SharedRun::new(worker, stop.clone());
+    if let Some(folder) = &args.checkpoints {
+        let config = RunConfig { every: args.checkpoint_every, ..RunConfig::default() };
+        saved = saved.saved_to(folder, config)?;
+    }
+    let (epochs, balances, resumes) = (args.epochs as usize, args.balance, args.resume);
+    let options = Options { epochs, settings, scaler, balances, resumes };
     let (_, history) = train::train(learner, dataset, &options, saved, worker, start, || Ok(()))?;
     if worker.is_first() {
         println!("test accuracy {:.2} %", history.test_accuracy * 100.0);

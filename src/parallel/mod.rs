@@ -42,6 +42,7 @@
 //! - [`Worker::watch`] exchanges gradients while the backward pass computes the others.
 //! - [`Worker::sum`] and [`Worker::mean_of`] add up metrics; [`Worker::is_first`] is for what one worker prints and
 //!   saves.
+//! - [`SharedRun`] saves the run, and resumes it with the same or another number of workers.
 //! - [`Worker::rebalance`] divides batches by the speed of the workers.
 //! - [`Worker::agree`] and [`Worker::keep_equal`] find workers that differ.
 //!
@@ -60,6 +61,7 @@ mod peers;
 mod pipeline;
 mod replicas;
 mod schedule;
+mod shared_run;
 mod speed;
 mod threads;
 mod transport;
@@ -73,6 +75,7 @@ pub use learner::ParallelStrategy;
 pub use part::{Part, Rest};
 pub use pipeline::{MicroBatch, Pipeline, PipelineStep};
 pub use schedule::Schedule;
+pub use shared_run::SharedRun;
 pub use transport::{Gathered, Pending, Transport};
 pub use worker::Worker;
 pub use workers::{Workers, run, run_on};

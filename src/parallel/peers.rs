@@ -30,6 +30,12 @@ pub(super) enum Label {
     Checksums,
     /// Measured speeds.
     Speed,
+    /// The random numbers of a checkpoint.
+    Random,
+    /// A checkpoint that is resumed.
+    Checkpoint,
+    /// A part of it.
+    Part(String),
 }
 
 impl Display for Label {
@@ -45,6 +51,9 @@ impl Display for Label {
             Self::Agreement(what) => write!(f, "an agreement on {what}"),
             Self::Checksums => f.write_str("a comparison of parameters"),
             Self::Speed => f.write_str("measured speeds"),
+            Self::Random => f.write_str("the random numbers of a checkpoint"),
+            Self::Checkpoint => f.write_str("a checkpoint"),
+            Self::Part(name) => write!(f, "the part `{name}` of a checkpoint"),
         }
     }
 }

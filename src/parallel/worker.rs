@@ -47,6 +47,10 @@ impl Worker {
         Self { peers, shares: RefCell::new(shares), watched, speed }
     }
 
+    pub(super) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
     /// Returns the number of this worker, from 0.
     pub fn rank(&self) -> usize {
         self.peers.rank

@@ -483,6 +483,11 @@ impl Run {
         self.step
     }
 
+    /// Counts a step, without a look at what is to be saved.
+    pub(crate) fn count_step(&mut self) {
+        self.step += 1;
+    }
+
     /// Counts a step. Saves after every [`every`](RunConfig::every) steps, and if a signal asked for the end: then the
     /// checkpoint is on the disk when this returns. Returns whether the run is to go on.
     ///
@@ -490,7 +495,7 @@ impl Run {
     ///
     /// Returns the errors of [`save`](Self::save).
     pub fn end_step(&mut self, saved: &mut impl Saved) -> Result<bool, CheckpointError> {
-        self.step += 1;
+        self.count_step();
         let stops = self.stop.is_requested();
         if stops || self.config.every.is_some_and(|every| self.step.is_multiple_of(every.max(1))) {
             self.save(saved, None)?;

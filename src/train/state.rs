@@ -22,7 +22,7 @@ type InMemory = NamedMpkBytesRecorder<FullPrecisionSettings>;
 /// and are read as the device's default types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    pub(super) parts: BTreeMap<String, Vec<u8>>,
+    pub(crate) parts: BTreeMap<String, Vec<u8>>,
 }
 
 impl State {

@@ -1,22 +1,23 @@
 //! Runs of several workers that another number of them resumes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::module::Module;
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
-use burn::tensor::Tensor;
-use burn_wgsl::parallel::{self, Part, Rest, Worker, Workers};
+use burn::tensor::{Distribution, Tensor};
+use burn_wgsl::parallel::{self, ParallelError, Part, Rest, SharedRun, Worker, Workers};
 use burn_wgsl::train::{
-    Checkpoint, CheckpointError, Loader, LoaderConfig, Parts, Position, Run, RunConfig, Saved,
-    Shuffled,
+    Checkpoint, CheckpointError, Loader, LoaderConfig, Parts, Position, RunConfig, Saved, Shuffled,
+    Stop,
 };
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
 use crate::cnn::{Cnn, Fill, numbers};
-use crate::common::devices;
+use crate::common::{devices, is_alone, test_alone};
 use crate::networks::{weights, worst};
 
 type B = Autodiff<Wgsl>;
@@ -38,93 +39,148 @@ impl Batcher<B, usize, Sample> for Numbered {
 struct Resumable<O> {
     model: Cnn<B>,
     optimizer: O,
-    loader: Loader<B, usize, Sample>,
+    loader: Arc<Loader<B, usize, Sample>>,
     part: Part<Shuffled>,
-    steps: u64,
 }
 
 impl<O: Optimizer<Cnn<B>, B>> Saved for Resumable<O> {
     fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
         parts.module("model", &mut self.model)?;
         parts.optimizer("optimizer", &mut self.optimizer)?;
-        parts.value("steps", &mut self.steps)?;
         let part = &self.part;
         parts.loader_of("position", &self.loader, |own| part.to_all(own), |all| part.of_all(all))
     }
 }
 
-/// Takes steps with batches of 12 of 40 items, in several epochs, from the beginning or from a checkpoint, up to the
-/// last. Saves if there is no checkpoint. Returns the weights, and the position of all workers.
-fn run_until(
-    worker: &Worker,
+/// Steps with batches of 12 of 40 items, in several epochs.
+struct Steps<'a> {
+    folder: &'a Path,
+    /// The step after which they end.
     last: u64,
-    folder: &Path,
-) -> Result<(Vec<f32>, Position), Box<dyn std::error::Error>> {
-    let device = worker.device();
-    let part = worker.part(Shuffled { seed: 5 }, 12, Rest::Uneven)?;
-    let config = LoaderConfig { workers: 0, ..LoaderConfig::new(worker.batch_size(12)?) };
-    let items = InMemDataset::new((0..40).collect::<Vec<usize>>());
-    let loader = Loader::new(items, Numbered, &device, config)?.with_sampler(part.clone())?;
-    let model = worker.broadcast(Cnn::<B>::new(&device).map(&mut Fill(0)))?;
-    let momentum = MomentumConfig::new().with_momentum(0.9);
-    let optimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
-    let mut state = Resumable { model, optimizer, loader, part, steps: 0 };
-    let found = Checkpoint::latest(folder)?;
-    if let Some(found) = &found {
-        found.restore(&mut state, &device)?;
-    }
-    while state.steps < last {
-        let Resumable { model, optimizer, loader, steps, .. } = &mut state;
-        for batch in loader.batches() {
-            let (images, labels) = batch?;
-            let samples = labels.dims()[0];
-            let loss = (model.forward(images) - labels).powi_scalar(2).mean();
-            let gradients = GradientsParams::from_grads(loss.backward(), &*model);
-            let gradients = worker.mean::<B, _>(gradients, &*model, samples)?;
-            *model = optimizer.step(0.05, model.clone(), gradients);
-            *steps += 1;
-            if *steps == last {
-                break;
+    /// The part of random numbers in an image.
+    noise: f64,
+}
+
+impl Steps<'_> {
+    /// Takes the steps, from the beginning or from the checkpoint in the folder. Saves if there was none. Returns the
+    /// weights, and the position of all workers.
+    fn take(&self, worker: &Worker) -> Result<(Vec<f32>, Position), Box<dyn std::error::Error>> {
+        let device = worker.device();
+        worker.seed::<B>(17);
+        let part = worker.part(Shuffled { seed: 5 }, 12, Rest::Uneven)?;
+        let config = LoaderConfig { workers: 0, ..LoaderConfig::new(worker.batch_size(12)?) };
+        let items = InMemDataset::new((0..40).collect::<Vec<usize>>());
+        let loader = Loader::new(items, Numbered, &device, config)?.with_sampler(part.clone())?;
+        let model = worker.broadcast(Cnn::<B>::new(&device).map(&mut Fill(0)))?;
+        let momentum = MomentumConfig::new().with_momentum(0.9);
+        let optimizer = SgdConfig::new().with_momentum(Some(momentum)).init();
+        let mut state = Resumable { model, optimizer, loader: Arc::new(loader), part };
+        let run = SharedRun::new(worker, Stop::new());
+        let mut run = run.saved_to(self.folder, RunConfig::default())?;
+        let resumes = self.has_checkpoint()?;
+        // The first saves after all have looked.
+        worker.agree("a checkpoint", resumes)?;
+        assert_eq!(run.begin(resumes, &mut state)?, resumes);
+        while run.step() < self.last {
+            let loader = state.loader.clone();
+            for batch in loader.batches() {
+                self.step(worker, &mut state, batch?)?;
+                if !run.end_step(&mut state)? || run.step() == self.last {
+                    break;
+                }
             }
         }
+        if !resumes {
+            run.save(&mut state, None)?;
+            run.finish()?;
+        }
+        Ok((weights(&state.model), state.part.to_all(state.loader.position())))
     }
-    if found.is_none() && worker.is_first() {
-        let mut run = Run::open(folder, &[device], RunConfig::default())?;
-        run.begin(false, &mut state)?;
-        run.save(&mut state, None)?;
-        run.finish()?;
+
+    fn step<O: Optimizer<Cnn<B>, B>>(
+        &self,
+        worker: &Worker,
+        state: &mut Resumable<O>,
+        (images, labels): Sample,
+    ) -> Result<(), ParallelError> {
+        let Resumable { model, optimizer, .. } = state;
+        let samples = labels.dims()[0];
+        let images = match self.noise {
+            0.0 => images,
+            part => images.clone() + images.random_like(Distribution::Default) * part,
+        };
+        let loss = (model.forward(images) - labels).powi_scalar(2).mean();
+        let gradients = GradientsParams::from_grads(loss.backward(), &*model);
+        let gradients = worker.mean::<B, _>(gradients, &*model, samples)?;
+        *model = optimizer.step(0.05, model.clone(), gradients);
+        Ok(())
     }
-    let Resumable { model, loader, part, .. } = &state;
-    Ok((weights(model), part.to_all(loader.position())))
+
+    fn has_checkpoint(&self) -> Result<bool, CheckpointError> {
+        Ok(Checkpoint::latest(self.folder)?.is_some())
+    }
+
+    /// Takes them with workers that share a device.
+    fn take_by(&self, count: usize, device: WgslDevice) -> (Vec<f32>, Position) {
+        let workers = Workers::threads(vec![device; count]).oversubscribed(true);
+        let taken = parallel::run(workers, |worker| self.take(worker));
+        taken.expect("they train").remove(0)
+    }
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("parallel-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("it can be created");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 #[test]
 fn another_number_of_workers_goes_on_with_the_same_steps() {
-    let folder = |name: &str| {
-        let folder = format!("parallel-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("it can be created");
-        folder
-    };
     for device in devices() {
-        let train = |count: usize, last: u64, folder: &Path| {
-            let workers = Workers::threads(vec![device; count]).oversubscribed(true);
-            let trained = parallel::run(workers, |worker| run_until(worker, last, folder));
-            trained.expect("they train").remove(0)
-        };
         // Six steps are within the second epoch of four, and 14 in the fourth.
-        let (whole, saved) = (folder("whole"), folder("saved"));
-        let (expected, position) = train(1, 14, &whole);
-        train(4, 6, &saved);
+        let (whole, saved) = (Folder::new("whole"), Folder::new("saved"));
+        let (expected, position) =
+            Steps { folder: &whole.0, last: 14, noise: 0.0 }.take_by(1, device);
+        Steps { folder: &saved.0, last: 6, noise: 0.0 }.take_by(4, device);
         for count in [4, 2, 1] {
-            let (found, reached) = train(count, 14, &saved);
+            let (found, reached) =
+                Steps { folder: &saved.0, last: 14, noise: 0.0 }.take_by(count, device);
             let difference = worst(&expected, &found);
             assert!(difference <= 1e-6, "{difference} with {count} on {device:?}");
             assert_eq!(reached, position, "with {count} on {device:?}");
         }
-        for folder in [whole, saved] {
-            std::fs::remove_dir_all(folder).expect("it can be removed");
+    }
+}
+
+/// In a process of its own: other tests draw from the streams of a device, too.
+#[test]
+fn resumed_workers_go_on_with_their_random_numbers() {
+    if !is_alone(test_alone!("resumed_workers_go_on_with_their_random_numbers")) {
+        return;
+    }
+    for device in devices() {
+        for count in [1, 3] {
+            let (whole, saved) = (Folder::new("whole"), Folder::new("saved"));
+            let steps = |last, folder: &Folder| {
+                let folder = &folder.0;
+                Steps { folder, last, noise: 0.5 }.take_by(count, device).0
+            };
+            let expected = steps(9, &whole);
+            let before = steps(5, &saved);
+            assert_ne!(before, expected);
+            assert_eq!(steps(9, &saved), expected, "{count} on {device:?}");
         }
     }
 }
