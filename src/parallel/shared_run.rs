@@ -62,8 +62,8 @@ impl<'a> SharedRun<'a> {
         Self { worker, stop, step: 0, config: None, run: None }
     }
 
-    /// Saves the run to a folder of the first worker, which is created if it is not there. Without it, the other methods
-    /// save nothing.
+    /// Saves the run to a folder of the first worker, which is created if it is not there. Without it, the other
+    /// methods save nothing.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl<'a> SharedRun<'a> {
         Ok(self)
     }
 
-    /// Resumes the newest checkpoint that is whole, or begins in a folder without checkpoints. Returns whether there was
-    /// one. As many workers as saved it go on with their random numbers; of another number, all but the first are
+    /// Resumes the newest checkpoint that is whole, or begins in a folder without checkpoints. Returns whether there
+    /// was one. As many workers as saved it go on with their random numbers; of another number, all but the first are
     /// seeded anew.
     ///
     /// # Errors
