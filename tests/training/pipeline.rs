@@ -218,7 +218,6 @@ fn moving_to_another_gpu_does_not_wait() {
                 sum.into_data().to_vec::<f32>().expect("it is f32"),
                 vec![3.0 * rows as f32; 1001]
             );
-            assert!(waits_on_thread() > before, "on {device}");
             let back = (moved.to_device(&devices[0]) * 0.5).into_data();
             assert!(back.to_vec::<f32>().expect("it is f32").iter().all(|x| *x == 1.0));
         }
