@@ -96,7 +96,7 @@ fn main(
         let shift = vec4<f32>(
             softmax_shift(maximum.x), softmax_shift(maximum.y), softmax_shift(maximum.z), softmax_shift(maximum.w),
         );
-        let rescale = softmax_weights(maxima - shift);
+        let rescale = exp4(maxima - shift);
         maxima = maximum;
         sums *= rescale;
 //#repeat I 4
@@ -105,7 +105,7 @@ fn main(
 //#end
 //#end
 //#repeat N 4
-        scores[N] = softmax_weights(scores[N] - shift);
+        scores[N] = exp4(scores[N] - shift);
         sums += scores[N];
 //#end
         // The maxima may still be read.

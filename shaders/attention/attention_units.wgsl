@@ -31,7 +31,7 @@ fn weights_of(x: vec4<f32>) -> vec4<f32> {
 //#if F16
     return exp_of_16_bits(x);
 //#else
-    return softmax_weights(x);
+    return exp4(x);
 //#endif
 }
 

@@ -33,16 +33,12 @@ fn inf() -> f32 {
 
 // The maximum; NaN if either operand is NaN.
 fn nan_max(a: f32, b: f32) -> f32 {
-    if (is_nan(a)) { return a; }
-    if (is_nan(b)) { return b; }
-    return max(a, b);
+    return select(select(max(a, b), b, is_nan(b)), a, is_nan(a));
 }
 
 // The minimum; NaN if either operand is NaN.
 fn nan_min(a: f32, b: f32) -> f32 {
-    if (is_nan(a)) { return a; }
-    if (is_nan(b)) { return b; }
-    return min(a, b);
+    return select(select(min(a, b), b, is_nan(b)), a, is_nan(a));
 }
 
 // The sign; NaN for NaN.
@@ -57,24 +53,19 @@ fn with_sign(x: f32, y: f32) -> f32 {
     return bitcast<f32>(select(magnitude, magnitude | 0x80000000u, bitcast<i32>(y) < 0));
 }
 
-// Natural logarithm: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then log m = 2 artanh((m-1)/(m+1)).
+// Natural logarithm, without branches: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then
+// log m = 2 artanh((m-1)/(m+1)).
 fn ln(x: f32) -> f32 {
-    if (is_nan(x) || x < 0.0) { return nan(); }
-    if (x == 0.0) { return -inf(); }
-    if (is_inf(x)) { return x; }
-    var bits = bitcast<u32>(x);
-    var e = 0;
-    if (bits < 0x00800000u) {
-        bits = bitcast<u32>(x * 8388608.0);
-        e = -23;
-    }
-    e += i32(bits >> 23u) - 127;
-    var m = bitcast<f32>((bits & 0x007fffffu) | 0x3f800000u);
-    if (m > 1.4142135) {
-        m *= 0.5;
-        e += 1;
-    }
-    return f32(e) * 0.6931472 + artanh_series((m - 1.0) / (m + 1.0));
+    let is_small = bitcast<u32>(x) < 0x00800000u;
+    let bits = select(bitcast<u32>(x), bitcast<u32>(x * 8388608.0), is_small);
+    let significand = bitcast<f32>((bits & 0x007fffffu) | 0x3f800000u);
+    let is_high = significand > 1.4142135;
+    let m = select(significand, 0.5 * significand, is_high);
+    let e = i32(bits >> 23u) - select(127, 150, is_small) + select(0, 1, is_high);
+    let y = f32(e) * 0.6931472 + artanh_series((m - 1.0) / (m + 1.0));
+    // Of infinity and NaN, x itself.
+    let special = select(select(x, nan(), x < 0.0), -inf(), x == 0.0);
+    return select(special, y, x > 0.0 && bitcast<u32>(x) < 0x7f800000u);
 }
 
 // 2 artanh(z) for |z| <= 1/3, by its Taylor series.
@@ -91,35 +82,20 @@ fn log1p(x: f32) -> f32 {
     return ln(1.0 + x);
 }
 
-// e^x = 2^n * e^r, with |r| <= log(2) / 2.
+// e^x = 2^n * 2^f, without branches. n is an exponent of normal numbers, so that f is at most one half, where exp2 has an
+// error of few units in the last place, or the product overflows or underflows by itself.
+// f = x / log(2) - n is a sum of two products with different factors: compilers would join n * a + n * b. The first is
+// of r = x - n * 355/512, which is exact.
 fn exp_(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
-    if (x > 88.72284) { return inf(); }
-    if (x < -103.97208) { return 0.0; }
-    let n = round(x * 1.442695);
-    let r = fma(n, 2.1219444e-4, fma(n, -0.693359375, x));
-    let q = fma(fma(fma(fma(fma(1.9875691e-4, r, 1.3981999e-3), r, 8.3334519e-3), r,
-        4.1665795e-2), r, 1.6666665e-1), r, 5.0000001e-1);
-    let y = fma(q * r, r, r) + 1.0;
-    // 2^n as two factors, because it may be outside the range of normal numbers.
-    let half = i32(n) / 2;
-    let rest = i32(n) - half;
-    return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(rest + 127) << 23u);
+    let n = clamp(round(x * 1.442695), -126.0, 127.0);
+    let r = fma(n, -0.693359375, x);
+    let f = fma(x, 4.4151976e-4, r * 1.4422535);
+    let y = exp2(f) * bitcast<f32>(u32(i32(n) + 127) << 23u);
+    return select(y, x, is_nan(x));
 }
 
-// e^x as weights of a softmax, for x of at most 88 and without branches: weights below 2^-126 are zero.
-fn softmax_weights(x: vec4<f32>) -> vec4<f32> {
-    let n = round(max(x, vec4<f32>(-88.0)) * 1.442695);
-    let r = fma(n, vec4<f32>(2.1219444e-4), fma(n, vec4<f32>(-0.693359375), x));
-    var q = fma(vec4<f32>(1.9875691e-4), r, vec4<f32>(1.3981999e-3));
-    q = fma(q, r, vec4<f32>(8.3334519e-3));
-    q = fma(q, r, vec4<f32>(4.1665795e-2));
-    q = fma(q, r, vec4<f32>(1.6666665e-1));
-    q = fma(q, r, vec4<f32>(5.0000001e-1));
-    let y = (fma(q * r, r, r) + 1.0) * bitcast<vec4<f32>>(vec4<u32>(vec4<i32>(n) + 127) << vec4<u32>(23u));
-    let weight = select(y, vec4<f32>(), x < vec4<f32>(-87.33654));
-    let nan = (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
-    return select(weight, x, nan);
+fn exp4(x: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(exp_(x.x), exp_(x.y), exp_(x.z), exp_(x.w));
 }
 
 // The shift of the exponents of a softmax: the maximum, or zero while all elements are -inf, because
@@ -138,59 +114,52 @@ fn erfc_positive(x: f32) -> f32 {
 
 // erf: its Taylor series near zero, 1 - erfc elsewhere.
 fn erf(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
     let a = abs(x);
-    if (a < 0.9) {
-        let w = x * x;
-        return 1.1283792 * x * (1.0 - w * (1.0 / 3.0 - w * (1.0 / 10.0 - w * (1.0 / 42.0
-            - w * (1.0 / 216.0 - w * (1.0 / 1320.0 - w * (1.0 / 9360.0 - w * (1.0 / 75600.0))))))));
-    }
-    if (a > 6.0) { return with_sign(1.0, x); }
-    return with_sign(1.0 - erfc_positive(a), x);
+    let w = min(x * x, 1.0);
+    let series = 1.1283792 * x * (1.0 - w * (1.0 / 3.0 - w * (1.0 / 10.0 - w * (1.0 / 42.0
+        - w * (1.0 / 216.0 - w * (1.0 / 1320.0 - w * (1.0 / 9360.0 - w * (1.0 / 75600.0))))))));
+    // NaN becomes 6.
+    let far = with_sign(1.0 - erfc_positive(min(a, 6.0)), x);
+    return select(far, series, a < 0.9 || is_nan(x));
 }
 
 // The cumulative distribution function of the normal distribution, without cancellation in the lower tail.
 fn normal_cdf(x: f32) -> f32 {
-    let z = abs(x) * 0.70710678;
-    if (z < 0.9) { return 0.5 + 0.5 * erf(x * 0.70710678); }
-    let tail = 0.5 * erfc_positive(z);
+    let tail = 0.5 * erfc_positive(abs(x) * 0.70710678);
     return select(tail, 1.0 - tail, x > 0.0);
 }
 
 fn gelu(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
-    // Below -14 the result is zero: the product would be NaN for -infinity.
-    if (x < -14.0) { return -0.0; }
-    return x * normal_cdf(min(x, 14.0));
+    // Outside of 14, the result is zero or x: the product would be NaN for -infinity.
+    let y = x * normal_cdf(clamp(x, -14.0, 14.0));
+    return select(select(y, -0.0, x < -14.0), x, is_nan(x));
 }
 
 // The derivative of gelu.
 fn gelu_slope(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
     let c = clamp(x, -14.0, 14.0);
-    return normal_cdf(c) + c * 0.39894228 * exp_(-0.5 * c * c);
+    return select(normal_cdf(c) + c * 0.39894228 * exp_(-0.5 * c * c), x, is_nan(x));
 }
 
 fn sigmoid(x: f32) -> f32 {
-    if (x >= 0.0) { return 1.0 / (1.0 + exp_(-x)); }
-    let e = exp_(x);
-    return e / (1.0 + e);
+    let e = exp_(-abs(x));
+    return select(e, 1.0, x >= 0.0) / (1.0 + e);
 }
 
 fn log_sigmoid(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
-    return min(x, 0.0) - log1p(exp_(-abs(x)));
+    // min() may pass over NaN, and the rest does not. Of log(1 + e), e is at most one.
+    let e = exp_(-abs(x));
+    return min(x, 0.0) - artanh_series(e / (2.0 + e));
 }
 
 fn tanh_(x: f32) -> f32 {
-    if (is_nan(x)) { return x; }
     let a = abs(x);
-    if (a < 0.625) {
-        let w = x * x;
-        return fma(((((-5.70498872745e-3 * w + 2.06390887954e-2) * w - 5.37397155531e-2) * w
-            + 1.33314422036e-1) * w - 3.33332819422e-1) * w, x, x);
-    }
-    return with_sign(1.0 - 2.0 / (exp_(2.0 * min(a, 20.0)) + 1.0), x);
+    let w = min(x * x, 1.0);
+    let near = fma(((((-5.70498872745e-3 * w + 2.06390887954e-2) * w - 5.37397155531e-2) * w
+        + 1.33314422036e-1) * w - 3.33332819422e-1) * w, x, x);
+    // NaN becomes 20.
+    let far = with_sign(1.0 - 2.0 / (exp_(2.0 * min(a, 20.0)) + 1.0), x);
+    return select(far, near, a < 0.625 || is_nan(x));
 }
 
 fn sinh_(x: f32) -> f32 {

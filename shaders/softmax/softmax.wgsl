@@ -4,6 +4,7 @@
 // Each team computes one line. Maximum and sum are found in one pass: the sum is rescaled whenever the
 // maximum grows (M. Milakov and N. Gimelshein, Online normaliser calculation for softmax, 2018).
 // HOLD: each member finds the maximum of its loads first, and computes each power once.
+// A maximum may pass over NaN: the sum, and so each result of the line, is NaN.
 // Rounds: 2 len / TEAM_SIZE.
 //#include "lib/vector"
 //#include "lib/team"
@@ -30,11 +31,11 @@ struct Partial {
 
 //#if VEC4
 fn max_of(v: Values) -> f32 {
-    return nan_max(nan_max(v.x, v.y), nan_max(v.z, v.w));
+    return max(max(v.x, v.y), max(v.z, v.w));
 }
 
 fn exp_of(v: Values) -> Values {
-    return vec4<f32>(exp_(v.x), exp_(v.y), exp_(v.z), exp_(v.w));
+    return exp4(v);
 }
 //#else
 fn max_of(v: Values) -> f32 {
@@ -47,7 +48,7 @@ fn exp_of(v: Values) -> Values {
 //#endif
 
 fn combine(a: Partial, b: Partial) -> Partial {
-    let maximum = nan_max(a.maximum, b.maximum);
+    let maximum = max(a.maximum, b.maximum);
     let shift = softmax_shift(maximum);
     return Partial(maximum, a.sum * exp_(a.maximum - shift) + b.sum * exp_(b.maximum - shift));
 }
@@ -60,7 +61,7 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 
 // Adds the elements of a load.
 fn accumulate(total: Partial, v: Values) -> Partial {
-    let maximum = nan_max(total.maximum, max_of(v));
+    let maximum = max(total.maximum, max_of(v));
     let shift = softmax_shift(maximum);
     return Partial(maximum, total.sum * exp_(total.maximum - shift) + sum_of(exp_of(v - shift)));
 }
@@ -76,7 +77,7 @@ fn reduce_line(line: u32, local_index: u32) {
 //#repeat K HELD
     held[K] = Values(-inf());
     if (first + K * step < end) { held[K] = to_values(x[first + K * step]); }
-    total.maximum = nan_max(total.maximum, max_of(held[K]));
+    total.maximum = max(total.maximum, max_of(held[K]));
 //#end
     let member_maximum = total.maximum;
     let shift = softmax_shift(member_maximum);

@@ -36,7 +36,7 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 //#if LOG
 //#if VEC4
 fn exp_of(v: Values) -> Values {
-    return vec4<f32>(exp_(v.x), exp_(v.y), exp_(v.z), exp_(v.w));
+    return exp4(v);
 }
 //#else
 fn exp_of(v: Values) -> Values {

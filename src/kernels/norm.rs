@@ -60,7 +60,7 @@ struct NormKernel {
     team: Team,
     /// Whether rows are read in vec4s.
     vec4: bool,
-    /// How many loads of a row each invocation holds: see [`Policy::held_loads`].
+    /// How many loads of a row each invocation holds: see [`policy::Policy::holding_team`].
     held: u32,
 }
 
@@ -276,8 +276,11 @@ fn normalise(
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
-    let held = policy::of(x.runtime()).held_loads(kernel.team, loads, MAX_HELD);
-    let kernel = NormKernel { held, ..kernel };
+    let (team, held) = match kernel.team {
+        Team::SINGLE => (kernel.team, 0),
+        _ => policy::of(x.runtime()).holding_team(rows, loads, MAX_HELD),
+    };
+    let kernel = NormKernel { team, held, ..kernel };
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     Launch {
         kernel: &kernel,
@@ -360,22 +363,27 @@ fn backward(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
+    let of = |center, team, vec4, held| NormKernel { center, team, vec4, held };
+    let holding = |min_loads, vec4| {
+        let teams = policy::all_holding_teams(min_loads, MAX_HELD);
+        teams.map(move |(team, held)| (team, vec4, held))
+    };
+    let singles = [true, false].map(|vec4| (Team::SINGLE, vec4, 0));
+    let forward =
+        holding(MIN_TEAM_LEN / 4, true).chain(holding(MIN_TEAM_LEN, false)).chain(singles);
+    let kernels: Vec<NormKernel> = forward
+        .flat_map(|(team, vec4, held)| [true, false].map(|center| of(center, team, vec4, held)))
+        .collect();
     let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
     let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
     let singles = [true, false].map(|vec4| (Team::SINGLE, vec4));
-    let all = vec4s.chain(scalars).chain(singles);
-    let of = |center, (team, vec4), held| NormKernel { center, team, vec4, held };
-    let all: Vec<(bool, (Team, bool))> =
-        all.flat_map(|access| [(true, access), (false, access)]).collect();
-    let kernels: Vec<NormKernel> = all
-        .iter()
-        .flat_map(|&(center, access)| {
-            policy::all_held_loads(access.0, MAX_HELD).map(move |held| of(center, access, held))
-        })
+    let backward: Vec<_> = vec4s
+        .chain(scalars)
+        .chain(singles)
+        .flat_map(|(team, vec4)| [true, false].map(|center| of(center, team, vec4, 0)))
+        .map(NormBackwardKernel)
         .collect();
     let mut variants = variants_of(kernels.iter().copied());
-    let backward = all.iter().map(|&(center, access)| NormBackwardKernel(of(center, access, 0)));
-    let backward: Vec<_> = backward.collect();
     variants.extend(variants_of(backward.iter().copied()));
     variants.extend(epilogue::samples(kernels.iter().copied()));
     variants.extend(prologue::samples(kernels, 0));

@@ -44,7 +44,7 @@ struct SoftmaxKernel {
     team: Team,
     /// Whether lines are read in vec4s.
     vec4: bool,
-    /// How many loads of a line each invocation holds: see [`policy::held_loads`].
+    /// How many loads of a line each invocation holds: see [`policy::Policy::holding_team`].
     held: u32,
 }
 
@@ -189,7 +189,10 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     }
     let RowAccess { lines, loads, stride, vec4, team } = line_access(tensor, axis);
     let is_backward = inputs.len() > 1;
-    let held = policy::of(tensor.runtime()).held_loads(team, loads, max_held(is_backward));
+    let (team, held) = match team {
+        Team::SINGLE => (team, 0),
+        _ => policy::of(tensor.runtime()).holding_team(lines, loads, max_held(is_backward)),
+    };
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     let reads: SmallVec<[(usize, Reads); 2]> =
         (0..inputs.len()).map(|input| (input, reads)).collect();
@@ -216,21 +219,15 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
-    let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
-    let all = std::iter::once((Team::SINGLE, false)).chain(vec4s).chain(scalars);
-    let kernels: Vec<SoftmaxKernel> = all
-        .flat_map(|(team, vec4)| {
-            let kernels = [(false, false), (false, true), (true, false), (true, true)];
-            kernels.into_iter().flat_map(move |(backward, log)| {
-                policy::all_held_loads(team, max_held(backward)).map(move |held| SoftmaxKernel {
-                    backward,
-                    log,
-                    team,
-                    vec4,
-                    held,
-                })
-            })
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    let kernels: Vec<SoftmaxKernel> = kinds
+        .into_iter()
+        .flat_map(|(backward, log)| {
+            let teams = |min_loads| policy::all_holding_teams(min_loads, max_held(backward));
+            let vec4s = teams(MIN_TEAM_LEN / 4).map(|team| (team, true));
+            let scalars = teams(MIN_TEAM_LEN).map(|team| (team, false));
+            let all = std::iter::once(((Team::SINGLE, 0), false)).chain(vec4s).chain(scalars);
+            all.map(move |((team, held), vec4)| SoftmaxKernel { backward, log, team, vec4, held })
         })
         .collect();
     let sampled: Vec<_> = kernels.iter().filter(|kernel| kernel.log).copied().collect();

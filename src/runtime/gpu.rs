@@ -394,20 +394,18 @@ impl Gpu {
     }
 
     /// Polls a physical GPU until something is done, at most for [`SPIN`]: a thread that sleeps wakes up
-    /// later than a small op takes.
-    pub fn poll_until(&self, is_done: impl Fn(&wgpu::PollStatus) -> bool) {
+    /// later than a small op takes. Returns whether it is done.
+    fn polls_until(&self, is_done: impl Fn(&wgpu::PollStatus) -> bool) -> bool {
         let start = Instant::now();
         // Not by waits for no time, which make wgpu 30 panic.
-        while CAN_BLOCK
-            && !self.is_lost()
-            && self.info.kind != AdapterKind::Software
-            && start.elapsed() < SPIN
-        {
+        while self.info.kind != AdapterKind::Software && !self.is_lost() {
             match self.device.poll(wgpu::PollType::Poll) {
-                Ok(status) if !is_done(&status) => std::hint::spin_loop(),
-                _ => return,
+                Ok(status) if is_done(&status) => return true,
+                Ok(_) if start.elapsed() < SPIN => std::hint::spin_loop(),
+                _ => return false,
             }
         }
+        false
     }
 
     /// Returns whether the device was lost. Unlike [`check`](Self::check), takes no error that another is to have.
@@ -441,6 +439,22 @@ impl Gpu {
             WaitError::Poll(error) => self.transfer_error(&error),
             WaitError::Stall(stall) => self.stalled(stall),
         })
+    }
+
+    /// Waits until something is done, which a submission does, or all of them. Returns an error if the device makes no
+    /// progress.
+    pub fn wait_until(
+        &self,
+        submission: Option<wgpu::SubmissionIndex>,
+        is_done: impl Fn(&wgpu::PollStatus) -> bool,
+    ) -> Result<(), RuntimeError> {
+        match self.polls_until(is_done) {
+            true => {
+                self.in_flight.goes_on();
+                self.check()
+            }
+            false => self.wait(submission),
+        }
     }
 
     fn stalled(&self, Stall { seconds, running }: Stall) -> RuntimeError {

@@ -817,12 +817,13 @@ impl Runtime {
         }
         state.recorder.forget_in_flight();
         drop(state);
-        let waiting = (!self.gpu.is_idle()).then(|| Waiting::begin(Wait::Sync));
-        self.gpu.poll_until(|status| status.is_queue_empty());
-        let waited = self.gpu.wait(None);
-        // Its message must not be written under the lock.
-        drop(waiting);
-        waited?;
+        if self.gpu.is_idle() {
+            self.gpu.check()?;
+        } else {
+            // Its message must not be written under the lock.
+            let _waiting = Waiting::begin(Wait::Sync);
+            self.gpu.wait_until(None, |status| status.is_queue_empty())?;
+        }
         Ok(self.state.lock())
     }
 

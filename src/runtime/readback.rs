@@ -340,8 +340,7 @@ impl Runtime {
         let PieceInFlight { piece, buffer, serial, submission, mapped } = in_flight;
         if CAN_BLOCK && !gpu.has_mapped(&mapped) {
             let _waiting = Waiting::begin(Wait::Readback);
-            gpu.poll_until(|_| mapped.is_complete());
-            gpu.wait(submission)?;
+            gpu.wait_until(submission, |_| mapped.is_complete())?;
         }
         let copied = gpu.check_results(serial..=serial);
         let mapped = mapped.await;

@@ -165,7 +165,7 @@ impl InFlight {
             let submission_index = submission.clone();
             match device.poll(wgpu::PollType::Wait { submission_index, timeout }) {
                 Ok(_) => {
-                    self.is_stalled.store(false, Ordering::Relaxed);
+                    self.goes_on();
                     return Ok(());
                 }
                 Err(wgpu::PollError::Timeout) => {
@@ -179,6 +179,11 @@ impl InFlight {
                 Err(error) => return Err(WaitError::Poll(error)),
             }
         }
+    }
+
+    /// Notes that a wait has ended with success.
+    pub fn goes_on(&self) {
+        self.is_stalled.store(false, Ordering::Relaxed);
     }
 
     /// Returns what runs, and for how long nothing has finished.

@@ -30,18 +30,28 @@ pub(crate) struct Batch {
 impl Batch {
     /// Submits the commands. If wgpu panics, their results are lost, and `None` is returned: the panic must not reach a
     /// caller that holds locks.
-    fn submit(self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+    fn submit(self, gpu: &Gpu, then: Then) -> Option<wgpu::SubmissionIndex> {
         let _submitting = Submitting::begin(self.serial);
-        gpu.catch(|| self.submit_or_panic(gpu))
+        gpu.catch(|| self.submit_or_panic(gpu, then))
     }
 
-    fn submit_or_panic(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
+    fn submit_or_panic(self, gpu: &Gpu, then: Then) -> wgpu::SubmissionIndex {
         let Self { encoder, writes, largest, .. } = self;
         let index = gpu.submit(&writes, Some(encoder), largest);
-        // Lets wgpu reclaim what finished submissions used.
-        let _ = gpu.device.poll(wgpu::PollType::Poll);
+        if then == Then::Reclaim {
+            let _ = gpu.device.poll(wgpu::PollType::Poll);
+        }
         index
     }
+}
+
+/// What follows a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// A poll, by which wgpu reclaims what finished submissions used.
+    Reclaim,
+    /// The caller's polls.
+    Wait,
 }
 
 /// What became of commands that were to be submitted.
@@ -101,7 +111,7 @@ impl Submitter {
     pub fn new(gpu: &Arc<Gpu>) -> Self {
         let submit = {
             let gpu = gpu.clone();
-            CAN_BLOCK.then_some(move |batch: Batch| batch.submit(&gpu))
+            CAN_BLOCK.then_some(move |batch: Batch| batch.submit(&gpu, Then::Reclaim))
         };
         Self { worker: Worker::new("burn-wgsl submit", submit), gpu: gpu.clone() }
     }
@@ -114,7 +124,7 @@ impl Submitter {
     /// Submits a batch later. The caller calls [`Progress::wait_for_room`] before it records more.
     pub fn submit_later(&self, batch: Batch) {
         if let Err(batch) = self.worker.send(batch) {
-            self.submit_here(batch);
+            self.submit_here(batch, Then::Reclaim);
         }
     }
 
@@ -131,7 +141,7 @@ impl Submitter {
             false => self.worker.send(batch).err(),
         };
         let index = match batch {
-            Some(batch) => self.submit_here(batch),
+            Some(batch) => self.submit_here(batch, Then::Wait),
             None => {
                 self.drain()?;
                 // The caller's lock keeps others from sending more.
@@ -142,8 +152,8 @@ impl Submitter {
     }
 
     /// Submits a batch by the calling thread.
-    fn submit_here(&self, batch: Batch) -> Option<wgpu::SubmissionIndex> {
-        let index = batch.submit(&self.gpu);
+    fn submit_here(&self, batch: Batch, then: Then) -> Option<wgpu::SubmissionIndex> {
+        let index = batch.submit(&self.gpu, then);
         self.worker.progress.add_result(index.clone());
         index
     }

@@ -273,6 +273,59 @@ fn floats_of_every_exponent(per_exponent: u32) -> Vec<f32> {
     floats.collect()
 }
 
+/// The largest error of a function on a device, relative to the value or to `least`, whichever is larger, with its
+/// argument.
+fn worst_error(
+    found: &[f64],
+    arguments: &[f32],
+    expected: impl Fn(f64) -> f64,
+    least: f64,
+) -> (f64, f32) {
+    let errors = arguments.iter().zip(found).map(|(x, found)| {
+        let expected = expected(f64::from(*x));
+        let error = (found - expected).abs() / expected.abs().max(least);
+        (if found.is_nan() { f64::INFINITY } else { error }, *x)
+    });
+    errors.max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are arguments")
+}
+
+/// The exponential and the functions that use it have a bounded error everywhere, also where they change from one
+/// formula to another. An exponential overflows and underflows where f32 does; a result that is not a normal number may
+/// be zero.
+#[test]
+fn exponentials_are_accurate() {
+    use burn::tensor::{Tensor, activation};
+    type T = Tensor<Wgsl, 1>;
+    type Function = (&'static str, fn(T) -> T, fn(f64) -> f64, f64, f64);
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let functions: [Function; 7] = [
+        ("exp", |x| x.exp(), f64::exp, 4e-7, 1.2e-38),
+        ("log", |x| x.exp().log(), |x| f64::from(x.exp() as f32).ln(), 5e-7, 1.0),
+        ("sigmoid", activation::sigmoid, sigmoid, 6e-7, 1.2e-38),
+        ("log_sigmoid", activation::log_sigmoid, |x| -((-x).exp().ln_1p()), 6e-7, 1.2e-38),
+        ("silu", activation::silu, |x| x / (1.0 + (-x).exp()), 6e-7, 1.2e-38),
+        ("tanh", |x| x.tanh(), f64::tanh, 5e-7, 1.2e-38),
+        ("gelu", activation::gelu, table::reference::gelu, 3e-6, 1e-6),
+    ];
+    // Steps that are not even in binary.
+    let arguments: Vec<f32> = (-61_000..61_000).map(|n| n as f32 * 0.001_430_511).collect();
+    for device in common::gpus() {
+        for (name, of, expected, bound, least) in functions {
+            let found = of(T::from_floats(arguments.as_slice(), &device)).into_data();
+            let found: Vec<f64> = found.iter::<f64>().collect();
+            let (error, x) = worst_error(&found, &arguments, expected, least);
+            assert!(error <= bound, "{name}({x}) on {device} has an error of {error:e}");
+        }
+        let edges = [88.72, 88.73, 1e10, f32::INFINITY, -87.0, -104.5, -1e10, f32::NEG_INFINITY];
+        let found = T::from_floats(edges, &device).exp().into_data();
+        for (x, found) in edges.iter().zip(found.iter::<f64>()) {
+            let expected = f64::from(f64::from(*x).exp() as f32);
+            let is_close = found == expected || (found / expected - 1.0).abs() < 1e-6;
+            assert!(is_close, "exp({x}) on {device} is {found}, expected {expected}");
+        }
+    }
+}
+
 /// The kernels reduce large angles themselves: the sine of a driver has no accuracy guarantee above
 /// pi.
 #[test]

@@ -15,6 +15,7 @@ mod ops;
 mod quantized;
 mod reports;
 mod rounds;
+mod rows;
 mod sizes;
 mod sums;
 mod types;

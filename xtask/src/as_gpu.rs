@@ -20,6 +20,7 @@ const RUNS: [Run; 11] = [
             "kernels::attention",
             "kernels::quantized",
             "kernels::chains",
+            "kernels::rows",
             "device::indices",
             "sweeps",
         ],

@@ -13,9 +13,11 @@ use crate::tensor::DType;
 /// members read neighbouring addresses of their line.
 const ALONG: [(usize, Team); 3] =
     [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
+/// The team for lines that are longer than what those of [`ALONG`] hold.
+const WIDE: Team = Team { workgroup_size: 512, size: 512, stride: 1, subgroup: false };
 /// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
 /// registers, with which 10 to 18 waves or warps fit on a processor of AMD or NVIDIA.
-const HELD: [(u32, u32); 4] = [(8, 2), (32, 4), (128, 8), (128, 16)];
+const HELD: [(u32, u32); 6] = [(8, 2), (32, 4), (128, 8), (128, 16), (512, 8), (512, 16)];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.
 const ACROSS: Team = Team { workgroup_size: 256, size: 8, stride: 32, subgroup: false };
@@ -45,13 +47,17 @@ pub(super) fn team_across(vec4: bool) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
-/// Returns every number of loads that a member of a team may hold.
-pub(super) fn all_held_loads(team: Team, max: u32) -> impl Iterator<Item = u32> {
-    let held = HELD.into_iter().filter(move |(size, held)| {
-        *size == team.size && *held <= max && teams_along(0).any(|other| other == team)
-    });
-    let reads_again = !teams_along(0).any(|other| other == team) || team == ALONG[2].1;
-    held.map(|(_, held)| held).chain(reads_again.then_some(0))
+/// Returns the numbers of loads that a member of a team may hold, in ascending order.
+fn held_by(team: Team, max: u32) -> impl Iterator<Item = u32> {
+    let held = HELD.into_iter().filter(move |&(size, held)| size == team.size && held <= max);
+    held.map(|(_, held)| held)
+}
+
+/// Returns the teams that hold contiguous lines of at least `min_loads` loads, and the one that reads them again.
+pub(super) fn holding_teams(min_loads: usize, max: u32) -> impl Iterator<Item = (Team, u32)> {
+    let holding = move |team| held_by(team, max).map(move |held| (team, held));
+    let reads_again = (ALONG[2].1, 0);
+    teams_along(min_loads).chain([WIDE]).flat_map(holding).chain([reads_again])
 }
 
 /// Returns every team of attention, with its columns.
@@ -100,11 +106,15 @@ impl Policy for GpuPolicy<'_> {
         len > 8192 && lines <= 64 || rounds > max_rounds(self.runtime)
     }
 
-    fn held_loads(&self, team: Team, loads: usize, max: u32) -> u32 {
-        let fits = |held: &u32| *held <= max && (*held * team.size) as usize >= loads;
-        let mut of_team =
-            HELD.into_iter().filter(|(size, _)| *size == team.size).map(|(_, held)| held);
-        of_team.find(fits).unwrap_or(0)
+    fn holding_team(&self, lines: usize, loads: usize, max: u32) -> (Team, u32) {
+        let team = self.team_along(lines, loads);
+        let is_possible = |team: &Team| {
+            team.workgroup_size <= self.runtime.info().limits.invocations_per_workgroup
+        };
+        let fits = |&(team, held): &(Team, u32)| (held * team.size) as usize >= loads;
+        let holding = [team, WIDE].into_iter().filter(is_possible);
+        let holding = holding.flat_map(|team| held_by(team, max).map(move |held| (team, held)));
+        holding.into_iter().find(fits).unwrap_or((team, 0))
     }
 
     fn max_vectors(&self) -> usize {

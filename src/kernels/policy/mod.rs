@@ -37,9 +37,9 @@ pub(crate) trait Policy {
     /// kernels, one computes a line, and its invocations take `rounds` rounds.
     fn splits_lines(&self, lines: usize, len: usize, rounds: usize) -> bool;
 
-    /// Returns how many loads of a line each member of a team holds in registers, so that the line is
-    /// read once; 0 if it is read again. At most `max`.
-    fn held_loads(&self, team: Team, loads: usize, max: u32) -> u32;
+    /// Returns the team for contiguous lines that it reads twice, and how many loads of a line each member holds in
+    /// registers, at most `max`, so that the line is read once; 0 if it is read again.
+    fn holding_team(&self, lines: usize, loads: usize, max: u32) -> (Team, u32);
 
     /// Returns up to how many rows or columns of a product are computed as vectors, which read the
     /// other operand once. A tile would be mostly empty.
@@ -236,9 +236,9 @@ pub(crate) fn all_teams_across(vec4: bool) -> [Team; 2] {
     [Team::SINGLE, gpu::team_across(vec4)]
 }
 
-/// Returns every result of [`Policy::held_loads`] for a team and lines of at least `min_loads` loads.
-pub(crate) fn all_held_loads(team: Team, max: u32) -> impl Iterator<Item = u32> {
-    gpu::all_held_loads(team, max)
+/// Returns every result of [`Policy::holding_team`] for lines of at least `min_loads` loads.
+pub(crate) fn all_holding_teams(min_loads: usize, max: u32) -> impl Iterator<Item = (Team, u32)> {
+    gpu::holding_teams(min_loads, max).chain(software::TEAMS_ALONG.map(|team| (team, 0)))
 }
 
 /// Returns the teams of [`Policy::team_along`] on GPUs.

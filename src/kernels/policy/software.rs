@@ -69,8 +69,8 @@ impl Policy for SoftwarePolicy<'_> {
         rounds > max_rounds(self.runtime)
     }
 
-    fn held_loads(&self, _: Team, _: usize, _: u32) -> u32 {
-        0
+    fn holding_team(&self, lines: usize, loads: usize, _: u32) -> (Team, u32) {
+        (self.team_along(lines, loads), 0)
     }
 
     fn max_vectors(&self) -> usize {

@@ -1,0 +1,113 @@
+//! Softmax, its logarithm, norms and gradients along rows of the lengths at which teams, and what they hold in registers,
+//! change.
+
+use burn::tensor::activation::{log_softmax, softmax};
+use burn::tensor::{Tensor, TensorData, TensorPrimitive};
+use burn_backend::ops::ModuleOps;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+
+use crate::common::devices;
+
+type Grad = Autodiff<Wgsl>;
+
+/// Around the ends of teams of 8, 32, 128 and 512, of scalars and of vectors.
+const LENGTHS: [usize; 14] =
+    [31, 68, 129, 513, 516, 1025, 2049, 2052, 4097, 4100, 8192, 8193, 8196, 16_388];
+
+/// Rows of numbers between -4 and 4. Long rows are so many that a workgroup computes each.
+fn rows(len: usize, seed: usize, device: &WgslDevice) -> (Vec<f64>, Tensor<Wgsl, 2>) {
+    let count = if len > 8192 { 65 } else { 3 };
+    let number = |i: usize| ((i + seed).wrapping_mul(7919) % 1009) as f32 / 126.0 - 4.0;
+    let numbers: Vec<f32> = (0..count * len).map(number).collect();
+    let exact = numbers.iter().map(|x| f64::from(*x)).collect();
+    (exact, Tensor::from_data(TensorData::new(numbers, [count, len]), device))
+}
+
+/// Checks each row against a function of its numbers and those of another tensor.
+fn check(
+    what: &str,
+    found: Tensor<Wgsl, 2>,
+    inputs: [&[f64]; 2],
+    expected: impl Fn(&[f64], &[f64]) -> Vec<f64>,
+) {
+    let [count, len] = found.dims();
+    let found: Vec<f64> = found.into_data().iter::<f64>().collect();
+    for row in 0..count {
+        let range = row * len..(row + 1) * len;
+        let expected = expected(&inputs[0][range.clone()], &inputs[1][range.clone()]);
+        let largest = expected.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+        for (k, (found, expected)) in found[range].iter().zip(&expected).enumerate() {
+            let is_close = (found - expected).abs() <= 1e-5 * largest;
+            assert!(is_close, "{what} of {len}: ({row}, {k}) is {found}, expected {expected}");
+        }
+    }
+}
+
+fn softmax_of(x: &[f64]) -> Vec<f64> {
+    let sum: f64 = x.iter().map(|x| x.exp()).sum();
+    x.iter().map(|x| x.exp() / sum).collect()
+}
+
+#[test]
+fn rows_of_every_length_are_right() {
+    for device in devices() {
+        for len in LENGTHS {
+            let (x, of_x) = rows(len, 0, &device);
+            let (g, of_g) = rows(len, 500, &device);
+            let both = [x.as_slice(), g.as_slice()];
+            let leaf = Tensor::<Grad, 2>::from_inner(of_x.clone()).require_grad();
+            let gradient = |y: Tensor<Grad, 2>| {
+                let gradients = (y * Tensor::from_inner(of_g.clone())).sum().backward();
+                leaf.grad(&gradients).expect("it is there")
+            };
+            check("softmax", softmax(of_x.clone(), 1), both, |x, _| softmax_of(x));
+            check("its gradient", gradient(softmax(leaf.clone(), 1)), both, |x, g| {
+                let y = softmax_of(x);
+                let sum: f64 = y.iter().zip(g).map(|(y, g)| y * g).sum();
+                y.iter().zip(g).map(|(y, g)| y * (g - sum)).collect()
+            });
+            check("log softmax", log_softmax(of_x.clone(), 1), both, |x, _| {
+                softmax_of(x).into_iter().map(f64::ln).collect()
+            });
+            check("its gradient", gradient(log_softmax(leaf.clone(), 1)), both, |x, g| {
+                let sum: f64 = g.iter().sum();
+                softmax_of(x).iter().zip(g).map(|(y, g)| g - y * sum).collect()
+            });
+            let gamma = Tensor::<Wgsl, 1>::ones([len], &device).into_primitive().tensor();
+            let normalised = Wgsl::layer_norm(of_x.into_primitive().tensor(), gamma, None, 1e-5);
+            let normalised = Tensor::from_primitive(TensorPrimitive::Float(normalised));
+            check("layer norm", normalised, both, |x, _| {
+                let mean = x.iter().sum::<f64>() / len as f64;
+                let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len as f64;
+                x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt()).collect()
+            });
+        }
+    }
+}
+
+/// NaN spreads over its row only, and so does infinity; -infinity is a weight of zero.
+#[test]
+fn special_numbers_stay_in_their_row() {
+    for device in devices() {
+        for len in LENGTHS {
+            let (_, x) = rows(len, 0, &device);
+            let [count, _] = x.dims();
+            let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+            let mut data: Vec<f32> = x.into_data().to_vec().expect("it is f32");
+            for (row, value) in special.into_iter().enumerate() {
+                data[row * len + len - 1 - row] = value;
+            }
+            let x = Tensor::<Wgsl, 2>::from_data(TensorData::new(data, [count, len]), &device);
+            let y: Vec<f32> = softmax(x.clone(), 1).into_data().to_vec().expect("it is f32");
+            let log: Vec<f32> = log_softmax(x, 1).into_data().to_vec().expect("it is f32");
+            for row in 0..count {
+                let range = row * len..(row + 1) * len;
+                let nans = y[range.clone()].iter().filter(|y| y.is_nan()).count();
+                assert_eq!(nans, if row < 2 { len } else { 0 }, "row {row} of {len} on {device}");
+                let is_nan = log[range].iter().all(|y| y.is_nan());
+                assert_eq!(is_nan, row < 2, "row {row} of {len} on {device}");
+            }
+            assert_eq!(y[3 * len - 3], 0.0, "a row of {len} on {device}");
+        }
+    }
+}
