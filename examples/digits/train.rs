@@ -77,6 +77,8 @@ struct Progress {
     epochs: usize,
     /// Images of the current epoch that are behind.
     images: usize,
+    /// Those of this worker. A run that is resumed goes on with those of the first.
+    own_images: usize,
     /// The state of the generator that draws the order of the epoch.
     rng: u64,
     /// Seconds that the epoch took so far.
@@ -132,6 +134,7 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
                 self.learner.loss_of(model, images, labels)
             };
             self.loss_sum = self.loss_sum + loss.clone().inner() * samples as f64;
+            self.progress.own_images += samples;
             let _scope = scope("backward");
             gradients = self.learner.gradients(scaler.scale(loss));
         }
@@ -158,8 +161,8 @@ impl<O: Optimizer<Model<B>, B>> Training<'_, O> {
     ) -> Result<(f64, f64, f64)> {
         let epochs = self.progress.epochs + 1;
         let loss_sum = self.loss_sum.clone().into_scalar().elem::<f64>();
-        let loss_sum = worker.sum(&[loss_sum])?[0];
-        let loss = loss_sum / self.settings.images as f64;
+        let sums = worker.sum(&[loss_sum, self.progress.own_images as f64])?;
+        let loss = sums[0] / sums[1];
         let seconds = start.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bail!(

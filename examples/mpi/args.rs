@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "X", default_value_t = 1e-3)]
     pub learning_rate: f64,
 
-    /// Save checkpoints in this folder, which all machines share: after each epoch
+    /// Save checkpoints in this folder of the first rank's machine: after each epoch
     #[arg(long, value_name = "FOLDER")]
     pub checkpoints: Option<PathBuf>,
 

@@ -1,5 +1,6 @@
 //! A run of several workers that is saved and resumed.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,11 +12,15 @@ use crate::train::{Checkpoint, CheckpointError, Parts, Run, RunConfig, Saved, St
 /// The part with the random numbers of all workers.
 const RANDOM: &str = "worker-random";
 
-/// A [`Run`] of several workers, of which the first saves: a checkpoint is for all. When it is resumed, the first reads
-/// it and sends it to the others, so that they need no access to its folder. Save what does not depend on the number of
-/// workers, and another number of them can go on: [`Parts::loader_of`] does so for a [`Part`](super::Part).
+/// A [`Run`] of several workers. The first worker saves one checkpoint for all of them. When the run is resumed, it reads
+/// the checkpoint and sends it to the others, which need no access to its folder. Save what does not depend on the
+/// number of workers, so that another number of them can go on: [`Parts::loader_of`] does so for a
+/// [`Part`](super::Part).
 ///
-/// All workers call its methods in the same order.
+/// All workers call its methods in the same order. An error ends the run of all workers. Those that wait for the first
+/// while it reads or writes a checkpoint wait no longer than their deadline: choose one that is longer.
+///
+/// The parts that [`Saved`] lists are those of the first worker. The names `random` and `worker-random` are taken.
 ///
 /// ```no_run
 /// use burn_wgsl::parallel::{self, ParallelError, SharedRun, Workers};
@@ -33,7 +38,7 @@ const RANDOM: &str = "worker-random";
 ///     let mut trainer = Trainer::new(worker);
 ///     let config = RunConfig { every: Some(500), ..RunConfig::default() };
 ///     let mut run = SharedRun::new(worker, stop.clone()).saved_to("run", config)?;
-///     run.begin(true, &mut trainer)?;
+///     run.resume(&mut trainer)?;
 ///     while run.step() < 10_000 {
 ///         trainer.step();
 ///         if !run.end_step(&mut trainer)? {
@@ -81,38 +86,60 @@ impl<'a> SharedRun<'a> {
         Ok(self)
     }
 
-    /// Resumes the newest checkpoint that is whole, or begins in a folder without checkpoints. Returns whether there
-    /// was one. As many workers as saved it go on with their random numbers; of another number, all but the first are
-    /// seeded anew.
+    /// Resumes the newest checkpoint that is not damaged; without any, the run begins. Returns whether there was one. If
+    /// the number of workers is unchanged, each continues its random numbers. Otherwise, all but the first are seeded
+    /// again.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is nothing to resume, if a new run would mix its checkpoints with those of another, if
-    /// the checkpoint does not fit to the parts, or if another worker failed.
+    /// Returns an error if the checkpoint does not match the parts, or if another worker failed.
+    pub fn resume(&mut self, saved: &mut impl Saved) -> Result<bool, ParallelError> {
+        self.start(saved, |run, parts| run.resume(parts))
+    }
+
+    /// Begins as a command line with an option to resume asks for it: resumes, or starts in a folder without
+    /// checkpoints. Returns `resumes`. That of the first worker counts.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is nothing to resume, or if a new run would mix its checkpoints with those of another;
+    /// also those of [`resume`](Self::resume).
     pub fn begin(&mut self, resumes: bool, saved: &mut impl Saved) -> Result<bool, ParallelError> {
+        if resumes && self.config.is_none() {
+            let message = "a run without a folder cannot be resumed; call `SharedRun::saved_to`";
+            return Err(self.worker.peers().failed(message.to_owned()));
+        }
+        self.start(saved, |run, parts| run.begin(resumes, parts))
+    }
+
+    /// Lets the first worker start its run, and gives the others the checkpoint that it has found.
+    fn start<S: Saved>(
+        &mut self,
+        saved: &mut S,
+        start: impl FnOnce(&mut Run, &mut Listed<'_, S>) -> Result<Option<Checkpoint>, CheckpointError>,
+    ) -> Result<bool, ParallelError> {
         if self.config.is_none() {
             return Ok(false);
         }
         let peers = self.worker.peers();
-        let mut random = Vec::new();
-        let mut parts = with_random(saved, &mut random);
+        let mut parts = Listed { saved, random: Vec::new() };
         let found = match &mut self.run {
-            Some(run) => checked(peers, run.begin(resumes, &mut parts))?,
+            Some(run) => checked(peers, start(run, &mut parts))?,
             None => None,
         };
-        let Some(found) = send(peers, found)? else { return Ok(false) };
+        let Some(found) = broadcast_checkpoint(peers, found)? else { return Ok(false) };
+        self.step = found.step;
+        // The first has its parts and its random numbers.
         if peers.rank > 0 {
             checked(peers, found.restore(&mut parts, &peers.device))?;
-        }
-        drop(parts);
-        self.step = found.step;
-        if random.len() == peers.world {
-            let set = set_random_state(&peers.device, random[peers.rank]);
-            set.map_err(|error| peers.device_failed(&error))?;
-        } else if peers.rank > 0 {
-            // The masks of dropout must not begin again.
-            let seed = random.first().map_or(0, |first| first.seed);
-            self.worker.seed::<Wgsl>(seed ^ self.step);
+            if parts.random.len() == peers.world {
+                let set = set_random_state(&peers.device, parts.random[peers.rank]);
+                set.map_err(|error| peers.device_failed(&error))?;
+            } else {
+                // The masks of dropout must not begin again.
+                let seed = parts.random.first().map_or(0, |first| first.seed);
+                self.worker.seed::<Wgsl>(seed ^ self.step);
+            }
         }
         Ok(true)
     }
@@ -122,8 +149,9 @@ impl<'a> SharedRun<'a> {
         self.step
     }
 
-    /// Counts a step. Saves after every [`every`](RunConfig::every) steps, and if the end is requested: then the
-    /// checkpoint is on the disk when this returns. Returns whether the run is to go on, which all workers do or none.
+    /// Counts a step, and exchanges with the other workers whether the end is requested. Saves after every
+    /// [`every`](RunConfig::every) steps, and at the end: then the checkpoint is on the disk when this returns on the
+    /// first worker. Returns whether the run is to go on. The result is equal on all workers.
     ///
     /// # Errors
     ///
@@ -145,7 +173,7 @@ impl<'a> SharedRun<'a> {
         Ok(!stops)
     }
 
-    /// Saves all parts, as [`Run::save`] does, with the random numbers of all workers.
+    /// Saves all parts, as [`Run::save`] does, with the random numbers of all workers. The score of the first counts.
     ///
     /// # Errors
     ///
@@ -160,12 +188,12 @@ impl<'a> SharedRun<'a> {
             return Ok(());
         }
         let peers = self.worker.peers();
-        let mut random = random_states(peers)?;
+        let random = random_states(peers)?;
         let Some(run) = &mut self.run else { return Ok(()) };
-        checked(peers, run.save(&mut with_random(saved, &mut random), score))
+        checked(peers, run.save(&mut Listed { saved, random }, score))
     }
 
-    /// Waits until the last checkpoint is written.
+    /// Waits on the first worker until the last checkpoint is written.
     ///
     /// # Errors
     ///
@@ -176,15 +204,21 @@ impl<'a> SharedRun<'a> {
     }
 }
 
-/// Lists the parts of all workers.
-fn with_random(saved: &mut impl Saved, random: &mut Vec<RandomState>) -> impl Saved {
-    move |parts: &mut Parts<'_>| {
-        saved.parts(parts)?;
-        parts.value(RANDOM, random)
+/// What a checkpoint has.
+struct Listed<'a, S> {
+    saved: &'a mut S,
+    /// The random states of all workers. A run of one worker without a [`SharedRun`] has none.
+    random: Vec<RandomState>,
+}
+
+impl<S: Saved> Saved for Listed<'_, S> {
+    fn parts(&mut self, parts: &mut Parts<'_>) -> Result<(), CheckpointError> {
+        self.saved.parts(parts)?;
+        parts.optional_value(RANDOM, &mut self.random)
     }
 }
 
-/// Returns where each worker is in its random numbers.
+/// Returns the random state of each worker.
 fn random_states(peers: &Peers) -> Result<Vec<RandomState>, ParallelError> {
     let RandomState { seed, block } =
         random_state(&peers.device).map_err(|error| peers.device_failed(&error))?;
@@ -194,29 +228,32 @@ fn random_states(peers: &Peers) -> Result<Vec<RandomState>, ParallelError> {
     Ok(words.chunks_exact(2).map(|state| RandomState { seed: state[0], block: state[1] }).collect())
 }
 
-/// Returns the checkpoint that the first worker has found, part by part.
-fn send(peers: &Peers, found: Option<Checkpoint>) -> Result<Option<Checkpoint>, ParallelError> {
+/// Gives all workers the checkpoint that the first has found, part by part. The first needs the parts no more.
+fn broadcast_checkpoint(
+    peers: &Peers,
+    found: Option<Checkpoint>,
+) -> Result<Option<Checkpoint>, ParallelError> {
     if peers.world == 1 {
         return Ok(found);
     }
-    let list =
-        found.as_ref().map(|found| (found.step, found.state.parts.keys().collect::<Vec<_>>()));
     let is_first = peers.rank == 0;
+    let failed = |error: &dyn Display| peers.failed(error.to_string());
+    let list = found.as_ref().map(|found| (found.step, Vec::from_iter(found.state.parts.keys())));
     let list = is_first.then(|| rmp_serde::to_vec(&list)).transpose();
-    let list = list.map_err(|error| peers.failed(error.to_string()))?;
-    let list = peers.broadcast(&Label::Checkpoint, list)?;
+    let list = peers.broadcast(&Label::Checkpoint, list.map_err(|error| failed(&error))?)?;
     let list: Option<(u64, Vec<String>)> =
-        rmp_serde::from_slice(&list).map_err(|error| peers.failed(error.to_string()))?;
+        rmp_serde::from_slice(&list).map_err(|error| failed(&error))?;
     let Some((step, names)) = list else { return Ok(None) };
+    let mut own = found.map_or_else(State::new, |found| found.state);
     let mut state = State::new();
     for name in names {
-        let own = found.as_ref().and_then(|found| found.state.parts.get(&name)).cloned();
-        let bytes = peers.broadcast(&Label::Part(name.clone()), own)?;
+        let bytes = own.parts.remove(&name);
+        let bytes = peers.broadcast(&Label::Part(name.clone()), bytes)?;
         if !is_first {
             state.parts.insert(name, Arc::unwrap_or_clone(bytes));
         }
     }
-    Ok(found.or(Some(Checkpoint { step, score: None, state, damaged: Vec::new() })))
+    Ok(Some(Checkpoint { step, score: None, state, damaged: Vec::new() }))
 }
 
 /// Ends the run for all workers if a checkpoint fails.

@@ -65,12 +65,8 @@ impl<F: FnMut(&mut Parts<'_>) -> Result<(), CheckpointError>> Saved for F {
 
 impl Checkpoint {
     /// Gives the parts of the checkpoint to what lists them, as [`Run::resume`] does, but for the random numbers of
-    /// devices: for the workers of [`parallel`](crate::parallel) that save no checkpoints.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a part does not fit. Some parts may then be those of the checkpoint.
-    pub fn restore(
+    /// devices.
+    pub(crate) fn restore(
         &self,
         saved: &mut impl Saved,
         device: &WgslDevice,
@@ -321,6 +317,20 @@ impl Parts<'_> {
     }
 }
 
+impl Parts<'_> {
+    /// Saves or resumes a value that a checkpoint may lack.
+    pub(crate) fn optional_value<T: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        value: &mut T,
+    ) -> Result<(), CheckpointError> {
+        match &self.direction {
+            Direction::Resume(state) if !state.parts.contains_key(name) => Ok(()),
+            _ => self.value(name, value),
+        }
+    }
+}
+
 /// How a [`Run`] saves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunConfig {
@@ -483,7 +493,7 @@ impl Run {
         self.step
     }
 
-    /// Counts a step, without a look at what is to be saved.
+    /// Counts a step without saving.
     pub(crate) fn count_step(&mut self) {
         self.step += 1;
     }

@@ -11,8 +11,7 @@ use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::parallel::{self, ParallelError, Part, Rest, SharedRun, Worker, Workers};
 use burn_wgsl::train::{
-    Checkpoint, CheckpointError, Loader, LoaderConfig, Parts, Position, RunConfig, Saved, Shuffled,
-    Stop,
+    CheckpointError, Loader, LoaderConfig, Parts, Position, Run, RunConfig, Saved, Shuffled, Stop,
 };
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
@@ -77,10 +76,7 @@ impl Steps<'_> {
         let mut state = Resumable { model, optimizer, loader: Arc::new(loader), part };
         let run = SharedRun::new(worker, Stop::new());
         let mut run = run.saved_to(self.folder, RunConfig::default())?;
-        let resumes = self.has_checkpoint()?;
-        // The first saves after all have looked.
-        worker.agree("a checkpoint", resumes)?;
-        assert_eq!(run.begin(resumes, &mut state)?, resumes);
+        let resumed = run.resume(&mut state)?;
         while run.step() < self.last {
             let loader = state.loader.clone();
             for batch in loader.batches() {
@@ -90,7 +86,7 @@ impl Steps<'_> {
                 }
             }
         }
-        if !resumes {
+        if !resumed {
             run.save(&mut state, None)?;
             run.finish()?;
         }
@@ -114,10 +110,6 @@ impl Steps<'_> {
         let gradients = worker.mean::<B, _>(gradients, &*model, samples)?;
         *model = optimizer.step(0.05, model.clone(), gradients);
         Ok(())
-    }
-
-    fn has_checkpoint(&self) -> Result<bool, CheckpointError> {
-        Ok(Checkpoint::latest(self.folder)?.is_some())
     }
 
     /// Takes them with workers that share a device.
@@ -183,4 +175,80 @@ fn resumed_workers_go_on_with_their_random_numbers() {
             assert_eq!(steps(9, &saved), expected, "{count} on {device:?}");
         }
     }
+}
+
+/// A run whose state is a number.
+fn counted(
+    worker: &Worker,
+    folder: &Path,
+    resumes: bool,
+    stop: Stop,
+) -> Result<(u64, u64), ParallelError> {
+    let mut count = 0_u64;
+    let mut state = |parts: &mut Parts<'_>| parts.value("count", &mut count);
+    let config = RunConfig { every: Some(2), ..RunConfig::default() };
+    let mut run = SharedRun::new(worker, stop).saved_to(folder, config)?;
+    run.begin(resumes, &mut state)?;
+    while run.step() < 5 && run.end_step(&mut state)? {}
+    run.finish()?;
+    let step = run.step();
+    Ok((step, count))
+}
+
+/// The request of one worker ends all of them, and the error of the first, which alone reads the folder, too.
+#[test]
+fn workers_begin_and_end_together() {
+    let folder = Folder::new("together");
+    let run = |resumes: bool, stops: bool| {
+        let workers = Workers::threads([WgslDevice::Cpu; 3]).oversubscribed(true);
+        parallel::run(workers, |worker| {
+            let stop = Stop::new();
+            if stops && worker.rank() == 2 {
+                stop.request();
+            }
+            counted(worker, &folder.0, resumes, stop)
+        })
+    };
+    let error = run(true, false).expect_err("there is no checkpoint");
+    assert!(error.to_string().contains("there is no checkpoint"), "{error}");
+    assert_eq!(run(false, true).expect("it is new"), [(1, 0); 3]);
+    let error = run(false, false).expect_err("there is a checkpoint");
+    assert!(error.to_string().contains("has checkpoints"), "{error}");
+    assert_eq!(run(true, false).expect("it is resumed"), [(5, 0); 3]);
+    // After four steps, the last of those that are saved.
+    assert_eq!(run(true, true).expect("it is resumed"), [(5, 0); 3]);
+
+    let workers = Workers::threads([WgslDevice::Cpu]);
+    let without = parallel::run(workers, |worker| {
+        let mut state = |_: &mut Parts<'_>| Ok(());
+        let mut run = SharedRun::new(worker, Stop::new());
+        assert!(!run.begin(false, &mut state)?);
+        assert!(run.end_step(&mut state)?);
+        run.save(&mut state, Some(1.0))?;
+        run.begin(true, &mut state)
+    });
+    let error = without.expect_err("it has no folder");
+    assert!(error.to_string().contains("without a folder"), "{error}");
+}
+
+/// A checkpoint of a run of one device has no random numbers of other workers.
+#[test]
+fn workers_resume_a_run_of_one_device() {
+    let folder = Folder::new("of-one");
+    let mut count = 7_u64;
+    let mut state = |parts: &mut Parts<'_>| parts.value("count", &mut count);
+    let mut run = Run::open(&folder.0, &[WgslDevice::Cpu], RunConfig::default()).expect("it opens");
+    run.save(&mut state, None).expect("it is saved");
+    run.finish().expect("it is written");
+    drop(run);
+    let workers = Workers::threads([WgslDevice::Cpu; 2]).oversubscribed(true);
+    let counts = parallel::run(workers, |worker| {
+        let mut count = 0_u64;
+        let mut state = |parts: &mut Parts<'_>| parts.value("count", &mut count);
+        let run = SharedRun::new(worker, Stop::new());
+        let resumed = run.saved_to(&folder.0, RunConfig::default())?.resume(&mut state)?;
+        assert!(resumed);
+        Ok::<_, ParallelError>(count)
+    });
+    assert_eq!(counts.expect("it is resumed"), [7, 7]);
 }
