@@ -82,8 +82,8 @@ fn log1p(x: f32) -> f32 {
     return ln(1.0 + x);
 }
 
-// e^x = 2^n * 2^f, without branches. n is an exponent of normal numbers, so that f is at most one half, where exp2 has an
-// error of few units in the last place, or the product overflows or underflows by itself.
+// e^x = 2^n * 2^f, without branches. n is an exponent of normal numbers, so that f is at most one half, where exp2 has
+// an error of few units in the last place, or the product overflows or underflows by itself.
 // f = x / log(2) - n is a sum of two products with different factors: compilers would join n * a + n * b. The first is
 // of r = x - n * 355/512, which is exact.
 fn exp_(x: f32) -> f32 {

@@ -12,9 +12,9 @@ use crate::train::{Checkpoint, CheckpointError, Parts, Run, RunConfig, Saved, St
 /// The part with the random numbers of all workers.
 const RANDOM: &str = "worker-random";
 
-/// A [`Run`] of several workers. The first worker saves one checkpoint for all of them. When the run is resumed, it reads
-/// the checkpoint and sends it to the others, which need no access to its folder. Save what does not depend on the
-/// number of workers, so that another number of them can go on: [`Parts::loader_of`] does so for a
+/// A [`Run`] of several workers. The first worker saves one checkpoint for all of them. When the run is resumed, it
+/// reads the checkpoint and sends it to the others, which need no access to its folder. Save what does not depend on
+/// the number of workers, so that another number of them can go on: [`Parts::loader_of`] does so for a
 /// [`Part`](super::Part).
 ///
 /// All workers call its methods in the same order. An error ends the run of all workers. Those that wait for the first
@@ -86,9 +86,9 @@ impl<'a> SharedRun<'a> {
         Ok(self)
     }
 
-    /// Resumes the newest checkpoint that is not damaged; without any, the run begins. Returns whether there was one. If
-    /// the number of workers is unchanged, each continues its random numbers. Otherwise, all but the first are seeded
-    /// again.
+    /// Resumes the newest checkpoint that is not damaged; without any, the run begins. Returns whether there was one.
+    /// If the number of workers is unchanged, each continues its random numbers. Otherwise, all but the first are
+    /// seeded again.
     ///
     /// # Errors
     ///

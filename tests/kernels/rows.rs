@@ -1,5 +1,5 @@
-//! Softmax, its logarithm, norms and gradients along rows of the lengths at which teams, and what they hold in registers,
-//! change.
+//! Softmax, its logarithm, norms and gradients along rows of the lengths at which teams, and what they hold in
+//! registers, change.
 
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Tensor, TensorData, TensorPrimitive};
