@@ -17,7 +17,9 @@ use burn_backend::{Distribution, ExecutionError, TensorData};
 
 use super::cast::{cast, copy_ahead};
 use super::kinds::*;
-use super::{Autodiff, attention, fft, graph, grid_sample, norm, product, slice, softmax, topk};
+use super::{
+    Autodiff, attention, batch_norm, fft, graph, grid_sample, norm, product, slice, softmax, topk,
+};
 use crate::autocast::off;
 use crate::autocast::rules::{Role, Rule};
 use crate::backend::Wgsl;
@@ -62,6 +64,25 @@ macro_rules! delegated {
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] Q [$($rule:ident)?] []) => {
         delegated!(@untracked $name [$($arg: $kind),*] Q);
+    };
+    // Parts of a batch normalisation.
+    (@method float_swap_dims $args:tt F $rule:tt []) => { delegated!(@part float_swap_dims $args $rule); };
+    (@method float_reshape $args:tt F $rule:tt []) => { delegated!(@part float_reshape $args $rule); };
+    (@method float_mean_dim $args:tt F $rule:tt []) => { delegated!(@part float_mean_dim $args $rule); };
+    (@method float_sub $args:tt F $rule:tt []) => { delegated!(@part float_sub $args $rule); };
+    (@method float_mul $args:tt F $rule:tt []) => { delegated!(@part float_mul $args $rule); };
+    (@method float_add_scalar $args:tt F $rule:tt []) => { delegated!(@part float_add_scalar $args $rule); };
+    (@method float_sqrt $args:tt F $rule:tt []) => { delegated!(@part float_sqrt $args $rule); };
+    (@method float_div $args:tt F $rule:tt []) => { delegated!(@part float_div $args $rule); };
+    (@method float_add $args:tt F $rule:tt []) => { delegated!(@part float_add $args $rule); };
+    (@part $name:ident [$($arg:ident: $kind:ident),*] [$($rule:ident)?]) => {
+        fn $name($($arg: $kind),*) -> F {
+            batch_norm::$name::<C>($($arg,)* |$($arg),*| {
+                $(delegated!(@local $arg $kind);)*
+                delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+                delegated!(@registered F BurnAutodiff::<Wgsl, C>::$name($($arg),*))
+            })
+        }
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($rule:ident)?] []) => {
         fn $name($($arg: $kind),*) -> $ret {
@@ -188,6 +209,9 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_contract!(delegated);
 
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
+        if rhs.elem::<f64>() == 2.0 && batch_norm::is_centred(&lhs) {
+            return Self::float_mul(lhs.clone(), lhs);
+        }
         let mut lhs = graph::local(lhs);
         let _kept = graph::kept(&lhs);
         cast::<C>(Rule::Full, &mut |f| f(&mut lhs, Role::Operand));

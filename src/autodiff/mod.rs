@@ -6,6 +6,7 @@
 //! wrongly: each computes its result with the backend and adds one node to the graph (`node.rs`).
 
 mod attention;
+mod batch_norm;
 mod cast;
 mod delegate;
 mod fft;
@@ -63,6 +64,7 @@ use kinds::F;
 /// | `softmax`, `log_softmax`, `layer_norm` | a kernel each way | composed of 5 to 13 ops each way |
 /// | `attention`, unless its bias has a gradient | kernels that store no scores | composed of 10 to 15 ops each way |
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
+/// | batch normalisation, as Burn's module composes it | 3 passes each way; keeps `x` | 5 and 8; keeps 4 tensors |
 /// | `prod`, `prod_dim` | right for zeros and negative numbers too | NaN for them |
 /// | `cumprod` | right for zeros too | NaN for them |
 /// | `topk`, `rfft`, `irfft`, `grid_sample_2d` in the nearest and bicubic modes | have gradients | panic |
@@ -144,6 +146,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
     fn backward(tensor: F) -> Gradients {
         let _scope = scope("backward");
         clear_copies();
+        batch_norm::clear();
         // The types are those of the forward pass.
         let _off = off();
         let _wide = has_converted().then(wide_gradients);

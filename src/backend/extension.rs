@@ -31,6 +31,9 @@ macro_rules! extension_contract {
         $apply! {
             /// Returns whether an element of a tensor is infinite or NaN, `[1]`.
             any_not_finite(tensors: VecF) -> B = finite::any_not_finite(tensors), else cpu;
+            /// Returns the means over several axes, which remain with one element each.
+            mean_axes(tensor: F, axes: Axes) -> F under Full =
+                reduce::axes(reduce::Reduction::Mean, tensor, axes), else cpu;
             /// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by
             /// `gamma` `[width]`.
             rms_norm(x: F, gamma: F, epsilon: Real) -> F under Full =

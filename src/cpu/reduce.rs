@@ -48,6 +48,11 @@ pub(crate) fn float_sum_dim(tensor: FlexTensor, dim: usize) -> FlexTensor {
     }
 }
 
+/// Computes the means over several axes.
+pub(crate) fn mean_axes(tensor: FlexTensor, axes: &[usize]) -> FlexTensor {
+    axes.iter().fold(tensor, |tensor, axis| float_mean_dim(tensor, *axis))
+}
+
 /// Computes the mean along an axis; NaN if the axis is empty.
 pub(crate) fn float_mean_dim(tensor: FlexTensor, dim: usize) -> FlexTensor {
     let mut shape = tensor.shape();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::{conv2d, linear};
@@ -132,6 +133,29 @@ fn a_training_step_launches_few_kernels() {
                 optimizer.filter(|(k, _)| k.contains("sqrt")).map(|(_, count)| count).sum();
             assert!((2..=6).contains(&optimizer), "{name}: {launches:#?}");
         }
+    }
+}
+
+/// A batch normalisation with its gradients: the result and the gradient of the input are one launch each, besides the
+/// means, which are over several axes at once.
+#[test]
+fn batch_normalisation_launches_few_kernels() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        set_fusion(true);
+        let norm: BatchNorm<Autodiff<Wgsl>> = BatchNormConfig::new(8).init(&device);
+        let x = Tensor::<Autodiff<Wgsl>, 4>::ones([4, 8, 6, 6], &device).require_grad();
+        let step = || {
+            let gradients = norm.forward(x.clone()).powi_scalar(2).mean().backward();
+            let of_x = x.grad(&gradients).expect("it is there").into_data();
+            let parameters = [norm.gamma.val(), norm.beta.val()];
+            (of_x, parameters.map(|leaf| leaf.grad(&gradients).expect("it is there").into_data()))
+        };
+        drop(step());
+        let launches = launches(&runtime, &device, || drop(step()));
+        let count: usize = launches.values().sum();
+        assert!(count <= 14, "{count} launches on {device}: {launches:#?}");
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 mod autocast;
 mod autodiff;
+mod batch_norm;
 mod behaviour;
 #[cfg(feature = "train")]
 mod checkpoints;
