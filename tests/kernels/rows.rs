@@ -8,9 +8,9 @@ use burn_wgsl::{Wgsl, WgslDevice, WgslTensor};
 
 use crate::common::devices;
 
-/// Around the ends of teams of 8, 32, 128 and 512, of scalars and of vectors.
-const LENGTHS: [usize; 15] =
-    [31, 68, 129, 513, 516, 1025, 2049, 2052, 4097, 4100, 8192, 8193, 8196, 16_388, 32_772];
+/// Around the ends of teams of 8, 32, 128 and 256, of scalars and of vectors.
+const LENGTHS: [usize; 14] =
+    [31, 68, 129, 513, 516, 1025, 2049, 2052, 4097, 4100, 8192, 8193, 8196, 16_388];
 
 /// Rows of numbers between -4 and 4. Long rows are so many that a workgroup computes each.
 fn rows(len: usize, seed: usize, device: &WgslDevice) -> (Vec<f64>, Tensor<Wgsl, 2>) {

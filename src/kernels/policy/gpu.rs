@@ -13,11 +13,12 @@ use crate::tensor::DType;
 /// members read neighbouring addresses of their line.
 const ALONG: [(usize, Team); 3] =
     [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
-/// The team for lines that are longer than what those of [`ALONG`] hold.
-const WIDE: Team = Team { workgroup_size: 512, size: 512, stride: 1, subgroup: false };
+/// The team for lines that are longer than what those of [`ALONG`] hold, as large as browsers allow. It holds as much
+/// as a kernel can.
+const WIDE: Team = Team { workgroup_size: 256, size: 256, stride: 1, subgroup: false };
 /// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
 /// registers, with which 10 to 18 waves or warps fit on a processor of AMD or NVIDIA.
-const HELD: [(u32, u32); 6] = [(8, 2), (32, 4), (128, 8), (128, 16), (512, 8), (512, 16)];
+const HELD: [(u32, u32); 4] = [(8, 2), (32, 4), (128, 8), (128, 16)];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.
 const ACROSS: Team = Team { workgroup_size: 256, size: 8, stride: 32, subgroup: false };
@@ -57,7 +58,7 @@ fn held_by(team: Team, max: u32) -> impl Iterator<Item = u32> {
 pub(super) fn holding_teams(min_loads: usize, max: u32) -> impl Iterator<Item = (Team, u32)> {
     let holding = move |team| held_by(team, max).map(move |held| (team, held));
     let reads_again = (ALONG[2].1, 0);
-    teams_along(min_loads).chain([WIDE]).flat_map(holding).chain([reads_again])
+    teams_along(min_loads).flat_map(holding).chain([(WIDE, max), reads_again])
 }
 
 /// Returns every team of attention, with its columns.
@@ -108,13 +109,9 @@ impl Policy for GpuPolicy<'_> {
 
     fn holding_team(&self, lines: usize, loads: usize, max: u32) -> (Team, u32) {
         let team = self.team_along(lines, loads);
-        let is_possible = |team: &Team| {
-            team.workgroup_size <= self.runtime.info().limits.invocations_per_workgroup
-        };
         let fits = |&(team, held): &(Team, u32)| (held * team.size) as usize >= loads;
-        let holding = [team, WIDE].into_iter().filter(is_possible);
-        let holding = holding.flat_map(|team| held_by(team, max).map(move |held| (team, held)));
-        holding.into_iter().find(fits).unwrap_or((team, 0))
+        let mut holding = held_by(team, max).map(|held| (team, held)).chain([(WIDE, max)]);
+        holding.find(fits).unwrap_or((team, 0))
     }
 
     fn max_vectors(&self) -> usize {
