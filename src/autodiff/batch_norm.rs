@@ -23,6 +23,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 use burn_autodiff::NodeId;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -46,10 +47,41 @@ thread_local! {
 #[derive(Debug, Clone)]
 struct Part {
     stage: Stage,
-    x: F,
+    x: Input,
     means: Option<WgslTensor>,
     deviation: Option<WgslTensor>,
     gamma: Option<F>,
+}
+
+/// A tensor whose node the graph may remove.
+#[derive(Debug, Clone)]
+struct Input {
+    /// With a count of its own, which the graph does not know.
+    uncounted: F,
+    count: Weak<NodeId>,
+}
+
+impl Input {
+    fn new(tensor: &F) -> Self {
+        let uncounted = F { rc: Arc::new(tensor.node.id), ..tensor.clone() };
+        Self { uncounted, count: Arc::downgrade(&tensor.rc) }
+    }
+
+    fn node(&self) -> NodeId {
+        self.uncounted.node.id
+    }
+
+    fn primitive(&self) -> &WgslTensor {
+        &self.uncounted.primitive
+    }
+
+    /// Returns the tensor, if its node is still in the graph. One without gradient is not in it.
+    fn tensor(self) -> Option<F> {
+        match self.count.upgrade() {
+            None if self.uncounted.node.requirement.is_none() => Some(self.uncounted),
+            count => Some(F { rc: count?, ..self.uncounted }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,13 +134,13 @@ impl Part {
 
     /// Returns the shape of what has an element for each channel.
     fn shape_of_means(&self) -> Shape {
-        let mut shape = vec![1; self.x.primitive.rank()];
-        shape[1] = self.x.primitive.shape()[1];
+        let mut shape = vec![1; self.x.primitive().rank()];
+        shape[1] = self.x.primitive().shape()[1];
         Shape::from(shape)
     }
 
     fn centred(&self) -> Option<Centred> {
-        Some(Centred { x: self.x.primitive.clone(), means: self.means.clone()? })
+        Some(Centred { x: self.x.primitive().clone(), means: self.means.clone()? })
     }
 
     fn normalised(&self) -> Option<Normalised> {
@@ -119,6 +151,19 @@ impl Part {
 /// Forgets all parts, which keep tensors.
 pub(super) fn clear() {
     drop(PARTS.take());
+}
+
+/// Forgets the parts of other normalisations than that of `x`, so that only one input is kept.
+fn forget_others(x: &F) {
+    let others: Vec<_> = PARTS.with_borrow_mut(|parts| {
+        let is_other = |part: &Part| part.x.node() != x.node.id;
+        match parts.iter().any(|(_, part)| is_other(part)) {
+            true => std::mem::take(parts).into(),
+            false => Vec::new(),
+        }
+    });
+    // Not while the list is borrowed.
+    drop(others);
 }
 
 /// `x - means`, which is computed again where it is needed.
@@ -183,13 +228,16 @@ pub(super) fn float_swap_dims<C>(x: F, dim1: Axis, dim2: Axis, op: fn(F, Axis, A
         Some(part) if part.stage == Stage::Squares => {
             Part { stage: Stage::Swapped(Of::Squares), ..part }
         }
-        _ => Part {
-            stage: Stage::Swapped(Of::X),
-            x: x.clone(),
-            means: None,
-            deviation: None,
-            gamma: None,
-        },
+        _ => {
+            forget_others(&x);
+            Part {
+                stage: Stage::Swapped(Of::X),
+                x: Input::new(&x),
+                means: None,
+                deviation: None,
+                gamma: None,
+            }
+        }
     };
     let stage = part.stage;
     part.becomes(stage, op(x, dim1, dim2))
@@ -242,7 +290,7 @@ pub(super) fn float_mean_dim<C: CheckpointStrategy>(
 ) -> F {
     let Some(part) = part_of(&tensor).filter(|_| dim == 1) else { return op(tensor, dim) };
     let (values, of) = match part.stage {
-        Stage::Rows(Of::X) => (Some(part.x.primitive.clone()), Of::X),
+        Stage::Rows(Of::X) => (Some(part.x.primitive().clone()), Of::X),
         Stage::Rows(Of::Squares) => (part.centred().map(|centred| square(&centred)), Of::Squares),
         _ => (None, Of::X),
     };
@@ -265,8 +313,7 @@ fn square(centred: &Centred) -> WgslTensor {
 }
 
 pub(super) fn float_sub<C>(lhs: F, rhs: F, op: Binary) -> F {
-    let is_centred =
-        |part: &Part| part.stage == Stage::Mean(Of::X) && part.x.node.id == lhs.node.id;
+    let is_centred = |part: &Part| part.stage == Stage::Mean(Of::X) && part.x.node() == lhs.node.id;
     match part_of(&rhs).filter(is_centred) {
         Some(part) => part.becomes(Stage::Centred, op(lhs, rhs)),
         None => op(lhs, rhs),
@@ -335,7 +382,7 @@ pub(super) fn float_div<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F 
     let centred = part_of(&lhs).filter(|part| is_of(part, Stage::Centred));
     let deviation = part_of(&rhs).filter(|part| is_of(part, Stage::Deviation));
     let (Some(centred), Some(part)) = (centred, deviation) else { return op(lhs, rhs) };
-    let Some(normalised) = part.normalised().filter(|_| part.x.node.id == centred.x.node.id) else {
+    let Some(normalised) = part.normalised().filter(|_| part.x.node() == centred.x.node()) else {
         return op(lhs, rhs);
     };
     let quotient = Wgsl::float_div(lhs.primitive.clone(), rhs.primitive.clone());
@@ -350,12 +397,11 @@ pub(super) fn float_div<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F 
 pub(super) fn float_add<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F {
     let is_last = |part: &Part| part.stage == Stage::Scaled && has_parameter(part, &rhs);
     let Some(part) = part_of(&lhs).filter(is_last) else { return op(lhs, rhs) };
-    let (Some(normalised), Some(gamma)) = (part.normalised(), part.gamma) else {
-        return op(lhs, rhs);
-    };
+    let parts = (part.normalised(), part.gamma, part.x.tensor());
+    let (Some(normalised), Some(gamma), Some(x)) = parts else { return op(lhs, rhs) };
     clear();
     let y = Wgsl::float_add(lhs.primitive, rhs.primitive.clone());
-    node::<C, _, 3, 1>([gamma, part.x, rhs], y, normalised, |[gamma], normalised, grad| {
+    node::<C, _, 3, 1>([gamma, x, rhs], y, normalised, |[gamma], normalised, grad| {
         let of_beta = normalised.mean(grad.clone());
         let of_gamma = normalised.mean(Wgsl::float_mul(grad.clone(), normalised.value()));
         let sum =

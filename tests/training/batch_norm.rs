@@ -1,5 +1,6 @@
 //! The gradient of batch normalisation, which is found among the ops of a program, beside that of its parts.
 
+use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::{AutodiffModule, Module};
 use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::backend::{AutodiffBackend, Backend};
@@ -9,6 +10,7 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 use crate::common::devices;
 
 type Ours = Autodiff<Wgsl>;
+type Checkpointed = Autodiff<Wgsl, BalancedCheckpointing>;
 type Burns = burn::backend::Autodiff<Wgsl>;
 
 /// A tensor of fixed numbers.
@@ -65,6 +67,8 @@ fn compare<const D: usize>(shape: [usize; D], device: &WgslDevice) {
     let (found, expected) =
         (of_module::<Ours, D>(shape, device), of_module::<Burns, D>(shape, device));
     assert_close(&found, &expected, 2e-5, &format!("{shape:?} on {device:?}"));
+    let found = of_module::<Checkpointed, D>(shape, device);
+    assert_close(&found, &expected, 2e-5, &format!("{shape:?}, checkpointed, on {device:?}"));
 }
 
 #[test]
