@@ -221,7 +221,8 @@ type Unary = fn(F) -> F;
 type Binary = fn(F, F) -> F;
 
 pub(super) fn float_swap_dims<C>(x: F, dim1: Axis, dim2: Axis, op: fn(F, Axis, Axis) -> F) -> F {
-    if dim1.min(dim2) != 0 || dim1.max(dim2) != 1 {
+    // On the CPU, the ops by themselves take a seventh less time.
+    if dim1.min(dim2) != 0 || dim1.max(dim2) != 1 || !x.primitive.is_on_gpu() {
         return op(x, dim1, dim2);
     }
     let part = match part_of(&x) {

@@ -50,6 +50,12 @@ impl WgslTensor {
         }
     }
 
+    /// Returns whether kernels for GPUs compute with the tensor, not the CPU or a software adapter.
+    #[cfg(feature = "autodiff")]
+    pub(crate) fn is_on_gpu(&self) -> bool {
+        matches!(&self.storage, Storage::Gpu(tensor) if !tensor.runtime().is_software())
+    }
+
     /// Returns whether the program owns the memory, and may write it between ops.
     #[cfg(feature = "autodiff")]
     pub(crate) fn is_foreign(&self) -> bool {

@@ -155,7 +155,9 @@ fn batch_normalisation_launches_few_kernels() {
         drop(step());
         let launches = launches(&runtime, &device, || drop(step()));
         let count: usize = launches.values().sum();
-        assert!(count <= 14, "{count} launches on {device}: {launches:#?}");
+        // There, the ops are by themselves.
+        let limit = if runtime.is_software() { 40 } else { 14 };
+        assert!(count <= limit, "{count} launches on {device}: {launches:#?}");
     }
 }
 
