@@ -64,7 +64,7 @@ use kinds::F;
 /// | `softmax`, `log_softmax`, `layer_norm` | a kernel each way | composed of 5 to 13 ops each way |
 /// | `attention`, unless its bias has a gradient | kernels that store no scores | composed of 10 to 15 ops each way |
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
-/// | batch normalisation on GPUs, as Burn's module composes it | 3 passes each way; keeps `x` | 5 and 8; keeps 4 tensors |
+/// | batch normalisation on GPUs, as Burn composes it | 3 passes each way; keeps `x` | 5 and 8; keeps 4 tensors |
 /// | `prod`, `prod_dim` | right for zeros and negative numbers too | NaN for them |
 /// | `cumprod` | right for zeros too | NaN for them |
 /// | `topk`, `rfft`, `irfft`, `grid_sample_2d` in the nearest and bicubic modes | have gradients | panic |
