@@ -21,6 +21,10 @@ pub struct Arguments {
     #[arg(long = "device", value_name = "DEVICE")]
     pub devices: Vec<WgslDevice>,
 
+    /// Workloads of the suite to measure, by their names in the report [default: all of them]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+
     /// Sizes to measure instead of the default ones; their meaning depends on the suite
     #[arg(
         long,
@@ -79,10 +83,24 @@ impl Arguments {
                     .to_owned(),
             ));
         }
-        let selected = WORKLOADS
-            .iter()
-            .filter(|workload| self.suite == Suite::All || workload.suite == self.suite);
-        selected.map(|workload| Ok((workload, self.sizes_of(workload)?))).collect()
+        let is_in_suite =
+            |workload: &&Workload| self.suite == Suite::All || workload.suite == self.suite;
+        let in_suite = || WORKLOADS.iter().filter(is_in_suite);
+        let is_missing = |name: &&String| in_suite().all(|workload| workload.name != **name);
+        if let Some(missing) = self.only.iter().find(is_missing) {
+            let names: Vec<&str> = in_suite().map(|workload| workload.name).collect();
+            return Err(CliError::Usage(format!(
+                "the suite has no workload `{missing}`; it has {}",
+                names.join(", ")
+            )));
+        }
+        let is_selected = |workload: &&Workload| {
+            self.only.is_empty() || self.only.iter().any(|name| name == workload.name)
+        };
+        in_suite()
+            .filter(is_selected)
+            .map(|workload| Ok((workload, self.sizes_of(workload)?)))
+            .collect()
     }
 
     fn sizes_of(&self, workload: &Workload) -> Result<Vec<usize>, CliError> {
@@ -189,6 +207,8 @@ mod tests {
         assert!(quick.plan().sample_time < full.plan().sample_time);
         assert_eq!(parse("conv --rounds 7").unwrap().plan().rounds, 7);
         assert_eq!(full.workloads().unwrap().len(), WORKLOADS.len());
+        let two = parse("train --only lstm,mlp").unwrap().workloads().unwrap();
+        assert_eq!(two.iter().map(|(row, _)| row.name).collect::<Vec<_>>(), ["mlp", "lstm"]);
     }
 
     #[test]
@@ -202,6 +222,7 @@ mod tests {
             ("matmul --sizes 99999999", "the maximum is 32768"),
             ("transfer --sizes 1000000", "the maximum is 65536"),
             ("all --sizes 64", "cannot be used with `all`"),
+            ("train --only mlp,mpl", "no workload `mpl`; it has mlp, cnn, transformer, lstm"),
             ("matmul --rounds 0", "1..=10000"),
             ("matmul --device fpga", "Devices here"),
             ("matmul --json - --csv -", "only one of"),
