@@ -48,8 +48,8 @@ macro_rules! delegated {
             [$gradient:ident]
     ) => {
         fn $name($($arg: $kind),*) -> $ret {
-            $(delegated!(@local $arg $kind);)*
             delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+            $(delegated!(@local $arg $kind);)*
             $gradient::$name::<C>($($arg),*)
         }
     };
@@ -78,16 +78,16 @@ macro_rules! delegated {
     (@part $name:ident [$($arg:ident: $kind:ident),*] [$($rule:ident)?]) => {
         fn $name($($arg: $kind),*) -> F {
             batch_norm::$name::<C>($($arg,)* |$($arg),*| {
-                $(delegated!(@local $arg $kind);)*
                 delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+                $(delegated!(@local $arg $kind);)*
                 delegated!(@registered F BurnAutodiff::<Wgsl, C>::$name($($arg),*))
             })
         }
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($rule:ident)?] []) => {
         fn $name($($arg: $kind),*) -> $ret {
-            $(delegated!(@local $arg $kind);)*
             delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+            $(delegated!(@local $arg $kind);)*
             delegated!(@registered $ret BurnAutodiff::<Wgsl, C>::$name($($arg),*))
         }
     };
@@ -212,9 +212,10 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
         if rhs.elem::<f64>() == 2.0 && batch_norm::is_centred(&lhs) {
             return Self::float_mul(lhs.clone(), lhs);
         }
-        let mut lhs = graph::local(lhs);
-        let _kept = graph::kept(&lhs);
+        let mut lhs = lhs;
         cast::<C>(Rule::Full, &mut |f| f(&mut lhs, Role::Operand));
+        let lhs = graph::local(lhs);
+        let _kept = graph::kept(&lhs);
         graph::registered(BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs))
     }
 

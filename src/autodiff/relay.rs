@@ -10,7 +10,7 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_autodiff::{Autodiff as BurnAutodiff, NodeId};
 use burn_backend::backend::AutodiffBackend;
 
-use super::graph::{node_in_place_of, registered};
+use super::graph::{leaf, registered};
 use super::kinds::F;
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -39,15 +39,15 @@ impl<O: OnGradient> Backward<Wgsl, 2> for Relay<O> {
 /// Returns a parameter with another node, which passes its gradient through `on_gradient` to the parameter. A result of
 /// it is deeper in the graph than `depth`.
 ///
-/// The node is in a graph of its own: in the parameter's, one that no backward pass reaches would stay for as long as
-/// the parameter.
+/// Its parent is another leaf: as a child of the parameter, a node that no backward pass reaches would stay for as long
+/// as the parameter.
 pub(crate) fn relayed<C: CheckpointStrategy>(
     parameter: F,
     depth: usize,
     on_gradient: impl OnGradient,
 ) -> F {
     let tensor = parameter.primitive;
-    let parent = node_in_place_of(&tensor);
+    let parent = leaf(&tensor);
     // Burn runs the deepest nodes first. The second parent raises this one.
     let mut beside = BurnAutodiff::<Wgsl>::from_inner(tensor.clone());
     // Nothing else has the node of a new tensor.

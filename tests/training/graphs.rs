@@ -74,6 +74,28 @@ fn a_backward_pass_can_run_in_another_thread() {
     }
 }
 
+/// Burn's graphs of inputs are joined here with that of a result, and then with each other. In Burn 0.21 the result is no
+/// longer found in some rounds, and its parameters have no gradient.
+#[test]
+fn joined_graphs_keep_their_gradients() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let leaf = |value| Tensor::<Grad, 1>::from_floats([value; 3], &device).require_grad();
+        let [a, b] = [2.0, 3.0].map(leaf);
+        for round in 0..25 {
+            let [x, y, z] = [4.0, 5.0, 6.0].map(leaf);
+            let result = a.clone() * b.clone();
+            let _other = result.clone() * x * y;
+            let gradients = (result * z).sum().backward();
+            for (leaf, expected) in [(&a, 18.0), (&b, 12.0)] {
+                let gradient = leaf.grad(&gradients).expect("a gradient").into_data();
+                let gradient = gradient.to_vec::<f32>().expect("f32");
+                assert_eq!(gradient, [expected; 3], "round {round} on {device}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_backward_pass_within_another_is_an_error() {
     let _guard = serial_guard();
