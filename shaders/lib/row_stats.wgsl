@@ -69,8 +69,12 @@ fn row_stats(base: u32, local_index: u32) -> RowStats {
     moments = team_combine(local_index, moments) / count;
 //#if CENTER
     stats.mean_error = moments.x;
-//#endif
+    // The difference may be negative by rounding.
     let variance = max(moments.y - stats.mean_error * stats.mean_error, 0.0);
+//#else
+    // No maximum, which could make zero of NaN.
+    let variance = moments.y;
+//#endif
     stats.scale = 1.0 / sqrt(variance + p.epsilon);
     return stats;
 }

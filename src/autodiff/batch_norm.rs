@@ -12,21 +12,23 @@
 //! x's gradient     = gamma / deviation * (g - mean of g - h * mean of (g * h))
 //! ```
 //!
-//! (S. Ioffe and C. Szegedy, Batch Normalization, 2015). The nodes on the way are right by themselves: a program may
-//! use their results otherwise, or may compute something else in the end. They keep `x`, the means and the deviations,
-//! in place of the results between, which are computed again. So no result but `y` needs memory.
+//! (S. Ioffe and C. Szegedy, Batch Normalization, 2015). Each intermediate node has the gradient of its own op: a
+//! program may use the results otherwise, or may compute something else in the end. The nodes keep `x`, the means and
+//! the deviations, and compute the results between them again. So no result but `y` needs memory. The graph frees the
+//! intermediate nodes, and with them `x`, at the end of the backward pass.
 
 #![allow(
     clippy::extra_unused_type_parameters,
     reason = "the methods of the contract call all functions alike"
 )]
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use burn_autodiff::NodeId;
-use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_autodiff::checkpoint::strategy::{CheckpointStrategy, NoCheckpointing};
 use burn_backend::TensorMetadata;
 use burn_backend::ops::FloatTensorOps;
 use burn_std::Shape;
@@ -36,11 +38,25 @@ use super::kinds::{Axis, F, Scalar};
 use super::node::node;
 use crate::backend::{Wgsl, WgslTensor};
 
-/// The latest parts that are known: more than one normalisation has.
+/// The maximum number of notes. One normalisation has 15.
 const MAX_PARTS: usize = 16;
 
 thread_local! {
-    static PARTS: RefCell<VecDeque<(NodeId, Part)>> = const { RefCell::new(VecDeque::new()) };
+    /// Notes of what tensors are, the latest first.
+    static PARTS: RefCell<VecDeque<(Identity, Part)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Tells the node of a tensor from others. `require_grad` keeps the id, and makes another node while the first is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    id: NodeId,
+    address: usize,
+}
+
+impl Identity {
+    fn of(tensor: &F) -> Self {
+        Self { id: tensor.node.id, address: Arc::as_ptr(&tensor.node).addr() }
+    }
 }
 
 /// What a tensor is in the normalisation of `x`.
@@ -50,7 +66,7 @@ struct Part {
     x: Input,
     means: Option<WgslTensor>,
     deviation: Option<WgslTensor>,
-    gamma: Option<F>,
+    gamma: Option<Input>,
 }
 
 /// A tensor whose node the graph may remove.
@@ -67,8 +83,8 @@ impl Input {
         Self { uncounted, count: Arc::downgrade(&tensor.rc) }
     }
 
-    fn node(&self) -> NodeId {
-        self.uncounted.node.id
+    fn identity(&self) -> Identity {
+        Identity::of(&self.uncounted)
     }
 
     fn primitive(&self) -> &WgslTensor {
@@ -99,7 +115,7 @@ enum Stage {
     /// `(x - means)^2`.
     Squares,
     /// The variance, and a scalar.
-    Widened,
+    WithEpsilon,
     Deviation,
     Normalised,
     /// `h * gamma`.
@@ -115,20 +131,31 @@ enum Of {
 
 /// Returns what is known of a tensor.
 fn part_of(tensor: &F) -> Option<Part> {
-    PARTS.with_borrow(|parts| {
-        let found = parts.iter().find(|(node, _)| *node == tensor.node.id);
-        found.map(|(_, part)| part.clone())
-    })
+    let identity = Identity::of(tensor);
+    let (found, interrupted) = PARTS.with_borrow_mut(|parts| {
+        // Other programs swap axes, too. In this one, the ops on swapped axes follow each other.
+        let is_interrupted = parts.front().is_some_and(|(latest, part)| {
+            *latest != identity && matches!(part.stage, Stage::Swapped(Of::X) | Stage::Rows(Of::X))
+        });
+        let interrupted = is_interrupted.then(|| std::mem::take(parts));
+        let found = parts.iter().find(|(noted, _)| *noted == identity);
+        (found.map(|(_, part)| part.clone()), interrupted)
+    });
+    // Not while the list is borrowed.
+    drop(interrupted);
+    found
 }
 
 impl Part {
     /// Notes that a tensor is the next stage.
     fn becomes(self, stage: Stage, tensor: F) -> F {
-        let part = (tensor.node.id, Self { stage, ..self });
-        PARTS.with_borrow_mut(|parts| {
-            parts.truncate(MAX_PARTS - 1);
+        let part = (Identity::of(&tensor), Self { stage, ..self });
+        let oldest = PARTS.with_borrow_mut(|parts| {
             parts.push_front(part);
+            if parts.len() > MAX_PARTS { parts.pop_back() } else { None }
         });
+        // Not while the list is borrowed.
+        drop(oldest);
         tensor
     }
 
@@ -155,15 +182,10 @@ pub(super) fn clear() {
 
 /// Forgets the parts of other normalisations than that of `x`, so that only one input is kept.
 fn forget_others(x: &F) {
-    let others: Vec<_> = PARTS.with_borrow_mut(|parts| {
-        let is_other = |part: &Part| part.x.node() != x.node.id;
-        match parts.iter().any(|(_, part)| is_other(part)) {
-            true => std::mem::take(parts).into(),
-            false => Vec::new(),
-        }
-    });
-    // Not while the list is borrowed.
-    drop(others);
+    let is_other = |(_, part): &(Identity, Part)| part.x.identity() != Identity::of(x);
+    if PARTS.with_borrow(|parts| parts.iter().any(is_other)) {
+        clear();
+    }
 }
 
 /// `x - means`, which is computed again where it is needed.
@@ -181,7 +203,7 @@ impl Centred {
     }
 }
 
-/// `(x - means) / deviation`, too.
+/// `(x - means) / deviation`, which is computed again where it is needed.
 #[derive(Debug, Clone)]
 struct Normalised {
     centred: Centred,
@@ -199,14 +221,9 @@ impl Normalised {
         shape.num_elements() as f64 / shape[1] as f64
     }
 
-    /// Returns the means of the gradients of each channel.
-    fn mean(&self, grad: WgslTensor) -> WgslTensor {
-        means_of(grad)
-    }
-
-    /// Returns their sums.
+    /// Returns the sum of each channel.
     fn sum(&self, grad: WgslTensor) -> WgslTensor {
-        Wgsl::float_mul_scalar(self.mean(grad), self.count().into())
+        Wgsl::float_mul_scalar(means_of(grad), self.count().into())
     }
 }
 
@@ -216,13 +233,28 @@ fn means_of(tensor: WgslTensor) -> WgslTensor {
     Wgsl::mean_axes(tensor, &axes)
 }
 
-/// Computes an op as Burn does.
+/// Computes an op of one tensor as Burn does.
 type Unary = fn(F) -> F;
+/// Computes an op of two tensors as Burn does.
 type Binary = fn(F, F) -> F;
 
-pub(super) fn float_swap_dims<C>(x: F, dim1: Axis, dim2: Axis, op: fn(F, Axis, Axis) -> F) -> F {
-    // On the CPU, the ops by themselves take a seventh less time.
-    if dim1.min(dim2) != 0 || dim1.max(dim2) != 1 || !x.primitive.is_on_gpu() {
+/// Returns whether a tensor may be the input of a normalisation that gets one gradient.
+fn may_be_input<C: CheckpointStrategy>(x: &F) -> bool {
+    // Strategies that compute results again decide by themselves what is kept.
+    TypeId::of::<C>() == TypeId::of::<NoCheckpointing>()
+        // On the CPU, the ops by themselves take a seventh less time.
+        && x.primitive.is_on_gpu()
+        // The program may write it before the backward pass reads it again.
+        && !x.primitive.is_foreign()
+}
+
+pub(super) fn float_swap_dims<C: CheckpointStrategy>(
+    x: F,
+    dim1: Axis,
+    dim2: Axis,
+    op: fn(F, Axis, Axis) -> F,
+) -> F {
+    if dim1.min(dim2) != 0 || dim1.max(dim2) != 1 || !may_be_input::<C>(&x) {
         return op(x, dim1, dim2);
     }
     let part = match part_of(&x) {
@@ -314,7 +346,8 @@ fn square(centred: &Centred) -> WgslTensor {
 }
 
 pub(super) fn float_sub<C>(lhs: F, rhs: F, op: Binary) -> F {
-    let is_centred = |part: &Part| part.stage == Stage::Mean(Of::X) && part.x.node() == lhs.node.id;
+    let is_centred =
+        |part: &Part| part.stage == Stage::Mean(Of::X) && part.x.identity() == Identity::of(&lhs);
     match part_of(&rhs).filter(is_centred) {
         Some(part) => part.becomes(Stage::Centred, op(lhs, rhs)),
         None => op(lhs, rhs),
@@ -329,7 +362,7 @@ pub(super) fn is_centred(tensor: &F) -> bool {
 pub(super) fn float_mul<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F {
     let Some(part) = part_of(&lhs) else { return op(lhs, rhs) };
     if part.stage == Stage::Centred
-        && lhs.node.id == rhs.node.id
+        && Arc::ptr_eq(&lhs.node, &rhs.node)
         && let Some(centred) = part.centred()
     {
         let squares = Wgsl::float_mul(lhs.primitive.clone(), rhs.primitive);
@@ -344,7 +377,7 @@ pub(super) fn float_mul<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F 
         && let Some(normalised) = part.normalised()
     {
         let scaled = Wgsl::float_mul(lhs.primitive.clone(), rhs.primitive.clone());
-        let part = Part { gamma: Some(rhs.clone()), ..part };
+        let part = Part { gamma: Some(Input::new(&rhs)), ..part };
         // The first input of a node is the one that it may keep.
         let result =
             node::<C, _, 2, 1>([rhs, lhs], scaled, normalised, |[gamma], normalised, grad| {
@@ -364,13 +397,13 @@ fn has_parameter(part: &Part, parameter: &F) -> bool {
 
 pub(super) fn float_add_scalar<C>(lhs: F, rhs: Scalar, op: fn(F, Scalar) -> F) -> F {
     match part_of(&lhs).filter(|part| part.stage == Stage::Mean(Of::Squares)) {
-        Some(part) => part.becomes(Stage::Widened, op(lhs, rhs)),
+        Some(part) => part.becomes(Stage::WithEpsilon, op(lhs, rhs)),
         None => op(lhs, rhs),
     }
 }
 
 pub(super) fn float_sqrt<C>(tensor: F, op: Unary) -> F {
-    let Some(part) = part_of(&tensor).filter(|part| part.stage == Stage::Widened) else {
+    let Some(part) = part_of(&tensor).filter(|part| part.stage == Stage::WithEpsilon) else {
         return op(tensor);
     };
     let result = op(tensor);
@@ -379,11 +412,11 @@ pub(super) fn float_sqrt<C>(tensor: F, op: Unary) -> F {
 }
 
 pub(super) fn float_div<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F {
-    let is_of = |part: &Part, stage| part.stage == stage;
-    let centred = part_of(&lhs).filter(|part| is_of(part, Stage::Centred));
-    let deviation = part_of(&rhs).filter(|part| is_of(part, Stage::Deviation));
+    let centred = part_of(&lhs).filter(|part| part.stage == Stage::Centred);
+    let deviation = part_of(&rhs).filter(|part| part.stage == Stage::Deviation);
     let (Some(centred), Some(part)) = (centred, deviation) else { return op(lhs, rhs) };
-    let Some(normalised) = part.normalised().filter(|_| part.x.node() == centred.x.node()) else {
+    let Some(normalised) = part.normalised().filter(|_| part.x.identity() == centred.x.identity())
+    else {
         return op(lhs, rhs);
     };
     let quotient = Wgsl::float_div(lhs.primitive.clone(), rhs.primitive.clone());
@@ -398,13 +431,13 @@ pub(super) fn float_div<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F 
 pub(super) fn float_add<C: CheckpointStrategy>(lhs: F, rhs: F, op: Binary) -> F {
     let is_last = |part: &Part| part.stage == Stage::Scaled && has_parameter(part, &rhs);
     let Some(part) = part_of(&lhs).filter(is_last) else { return op(lhs, rhs) };
-    let parts = (part.normalised(), part.gamma, part.x.tensor());
+    let parts = (part.normalised(), part.gamma.and_then(Input::tensor), part.x.tensor());
     let (Some(normalised), Some(gamma), Some(x)) = parts else { return op(lhs, rhs) };
     clear();
     let y = Wgsl::float_add(lhs.primitive, rhs.primitive.clone());
     node::<C, _, 3, 1>([gamma, x, rhs], y, normalised, |[gamma], normalised, grad| {
-        let of_beta = normalised.mean(grad.clone());
-        let of_gamma = normalised.mean(Wgsl::float_mul(grad.clone(), normalised.value()));
+        let of_beta = means_of(grad.clone());
+        let of_gamma = means_of(Wgsl::float_mul(grad.clone(), normalised.value()));
         let sum =
             |mean: &WgslTensor| Wgsl::float_mul_scalar(mean.clone(), normalised.count().into());
         let sums = [&of_gamma, &of_beta].map(sum);

@@ -415,8 +415,16 @@ impl Gpu {
 
     /// Returns whether all submissions have finished.
     pub fn is_idle(&self) -> bool {
-        !self.is_lost()
-            && self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
+        let is_idle = !self.is_lost() && self.reclaim();
+        if is_idle {
+            self.in_flight.goes_on();
+        }
+        is_idle
+    }
+
+    /// Lets wgpu free what finished submissions used. Returns whether all have finished.
+    pub fn reclaim(&self) -> bool {
+        self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
     }
 
     /// Returns whether at least `count` submissions have not finished.
@@ -441,8 +449,8 @@ impl Gpu {
         })
     }
 
-    /// Waits until something is done, which a submission does, or all of them. Returns an error if the device makes no
-    /// progress.
+    /// Waits until `is_done`, or until a submission has finished, or all if it is `None`. Returns an error if the device
+    /// makes no progress.
     pub fn wait_until(
         &self,
         submission: Option<wgpu::SubmissionIndex>,

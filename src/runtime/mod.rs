@@ -433,6 +433,7 @@ impl Runtime {
         // What runs keeps its memory.
         let _ = self.submit(&mut state);
         drop(state);
+        self.gpu.reclaim();
         self.readback_buffers.trim();
     }
 
@@ -956,6 +957,7 @@ impl Runtime {
     pub fn flush(&self) -> Result<(), RuntimeError> {
         let recorded = self.record_deferred();
         self.submit(&mut self.state.lock())?;
+        self.gpu.reclaim();
         recorded
     }
 

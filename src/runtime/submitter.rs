@@ -39,7 +39,7 @@ impl Batch {
         let Self { encoder, writes, largest, .. } = self;
         let index = gpu.submit(&writes, Some(encoder), largest);
         if then == Then::Reclaim {
-            let _ = gpu.device.poll(wgpu::PollType::Poll);
+            gpu.reclaim();
         }
         index
     }
@@ -48,9 +48,9 @@ impl Batch {
 /// What follows a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// A poll, by which wgpu reclaims what finished submissions used.
+    /// A poll, by which wgpu frees what finished submissions used.
     Reclaim,
-    /// The caller's polls.
+    /// The polls of a caller that waits.
     Wait,
 }
 

@@ -94,7 +94,7 @@ fn rows_of_every_length_are_right() {
     }
 }
 
-/// NaN spreads over its row only, and so does infinity; -infinity is a weight of zero.
+/// NaN spreads over its row only, and so does infinity; -infinity is a weight of zero in a softmax.
 #[test]
 fn special_numbers_stay_in_their_row() {
     for device in devices() {
@@ -108,13 +108,27 @@ fn special_numbers_stay_in_their_row() {
             }
             let x = Tensor::<Wgsl, 2>::from_data(TensorData::new(data, [count, len]), &device);
             let y: Vec<f32> = softmax(x.clone(), 1).into_data().to_vec().expect("it is f32");
-            let log: Vec<f32> = log_softmax(x, 1).into_data().to_vec().expect("it is f32");
+            let log: Vec<f32> = log_softmax(x.clone(), 1).into_data().to_vec().expect("it is f32");
+            let gamma = Tensor::<Wgsl, 1>::ones([len], &device).into_primitive().tensor();
+            let x = x.into_primitive().tensor();
+            let norms = [
+                Wgsl::rms_norm(x.clone(), gamma.clone(), 1e-5),
+                Wgsl::layer_norm(x, gamma, None, 1e-5),
+            ];
+            let norms =
+                norms.map(|norm| tensor(norm).into_data().to_vec::<f32>().expect("it is f32"));
             for row in 0..count {
                 let range = row * len..(row + 1) * len;
                 let nans = y[range.clone()].iter().filter(|y| y.is_nan()).count();
                 assert_eq!(nans, if row < 2 { len } else { 0 }, "row {row} of {len} on {device}");
-                let is_nan = log[range].iter().all(|y| y.is_nan());
+                let is_nan = log[range.clone()].iter().all(|y| y.is_nan());
                 assert_eq!(is_nan, row < 2, "row {row} of {len} on {device}");
+                for norm in &norms {
+                    let nans = norm[range.clone()].iter().filter(|y| y.is_nan()).count();
+                    // The inverse deviation of infinity may be zero, and its products with other elements, too.
+                    let is_right = [nans == len, nans > 0, nans > 0, nans == 0][row.min(3)];
+                    assert!(is_right, "row {row} of {len} on {device}: {nans} of a norm are NaN");
+                }
             }
             assert_eq!(y[3 * len - 3], 0.0, "a row of {len} on {device}");
         }

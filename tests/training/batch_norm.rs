@@ -164,6 +164,55 @@ fn what_nearly_fits_is_composed() {
     }
 }
 
+/// A program that makes a leaf of a tensor in a normalisation: the leaf and the result, from an input without gradient.
+type WithLeaf<B> = fn(Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) -> [Tensor<B, 4>; 2];
+
+fn programs_with_leaves<B: AutodiffBackend>() -> Vec<(&'static str, WithLeaf<B>)> {
+    vec![
+        ("the input, after its means", |x, a, b| {
+            let means = means(x.clone());
+            let x = x.require_grad();
+            [x.clone(), (x.clone() - means) / deviation(&x) * a + b]
+        }),
+        ("the normalised input", |x, a, b| {
+            let leaf = (centred(&x) / deviation(&x)).require_grad();
+            [leaf.clone(), leaf * a + b]
+        }),
+        ("the deviation", |x, a, b| {
+            let leaf = deviation(&x).require_grad();
+            [leaf.clone(), centred(&x) / leaf * a + b]
+        }),
+        ("one of two equal factors", |x, _, b| {
+            let centred = centred(&x);
+            let leaf = centred.clone().require_grad();
+            [leaf.clone(), leaf * centred + b]
+        }),
+    ]
+}
+
+fn of_leaf<B>(program: WithLeaf<B>, device: &WgslDevice) -> Vec<Vec<f64>>
+where
+    B: AutodiffBackend<Device = WgslDevice>,
+{
+    let [a, b] = [2, 3].map(|seed| numbers::<B, 4>(seed, [1, 3, 1, 1], device).require_grad());
+    let [leaf, y] = program(numbers(1, [4, 3, 5, 6], device), a.clone(), b.clone());
+    let gradients = (y.clone() * numbers(9, [4, 3, 5, 6], device)).sum().backward();
+    let grads = [leaf, a, b].map(|leaf| leaf.grad(&gradients).map_or(Vec::new(), values));
+    [vec![values(y.inner())], grads.to_vec()].concat()
+}
+
+/// `require_grad` keeps the id of a tensor's node.
+#[test]
+fn tensors_that_become_leaves_have_their_own_gradients() {
+    for device in devices() {
+        let programs = programs_with_leaves::<Ours>().into_iter();
+        for ((what, ours), (_, burns)) in programs.zip(programs_with_leaves::<Burns>()) {
+            let (found, expected) = (of_leaf(ours, &device), of_leaf(burns, &device));
+            assert_close(&found, &expected, 3e-5, &format!("{what} on {device:?}"));
+        }
+    }
+}
+
 /// Under autocast, the input may be of 16 bits, and the statistics are f32.
 #[test]
 fn inputs_of_16_bits_have_gradients() {
