@@ -182,7 +182,7 @@ pub(crate) type Compute = fn(&Arc<Lazy>) -> Result<(), RuntimeError>;
 
 impl Lazy {
     /// Creates memory of `bytes` bytes that `compute` computes from an expression.
-    #[inline]
+    #[inline(always)]
     pub fn new(
         runtime: &Arc<Runtime>,
         bytes: u64,
@@ -250,6 +250,7 @@ impl Lazy {
         })
     }
 
+    #[inline(always)]
     fn deferred(lazy: Self) -> Arc<Self> {
         let lazy = Arc::new(lazy);
         let work: Weak<Self> = Arc::downgrade(&lazy);

@@ -139,7 +139,7 @@ impl Tensor {
     /// # Errors
     ///
     /// Returns an error if the tensor is too large for the device, or the device was lost.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lazy(
         runtime: &Arc<Runtime>,
         shape: &[usize],

@@ -12,7 +12,7 @@ use crate::kernels::fusion::composite::{self, AnyKernel, Composite, Params, Prog
 use crate::kernels::fusion::graph::ArgSource;
 use crate::kernels::fusion::program::{Access, Program, ProgramOutput, RESULT};
 use crate::kernels::fusion::prologue::PrologueLaunch;
-use crate::kernels::fusion::registry::{index_of, program_of};
+use crate::kernels::fusion::registry::{index_of, rounds_of};
 use crate::kernels::ops::map::Map;
 use crate::runtime::{
     Allocation, Compilation, Dispatch, Flows, Kernel, Origin, Recorded, Runtime, RuntimeError,
@@ -124,7 +124,7 @@ impl DeferredLaunch {
 impl PendingLaunch for DeferredLaunch {
     fn fits(&self, epilogue: &Epilogue<'_>) -> bool {
         let operands = self.inputs.len() + epilogue.inputs.len() + epilogue.outputs;
-        let rounds = program_of(epilogue.program).0.rounds() * MAX_STORED;
+        let rounds = rounds_of(epilogue.program) * MAX_STORED;
         (self.vec4 || !epilogue.writes_halves)
             && self.rounds + rounds <= self.runtime.info().max_rounds()
             && composite::fits(&self.runtime, operands, &self.params(Some(epilogue)))

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::kernels::fusion::batch::{Computation, Pages};
 use crate::kernels::fusion::graph::Graph;
 use crate::kernels::fusion::program::{Access, Program, Words};
-use crate::kernels::fusion::registry::{index_of, program_of};
+use crate::kernels::fusion::registry::{index_of, program_of, rounds_of};
 use crate::kernels::ops::map::Map;
 use crate::kernels::policy;
 use crate::params;
@@ -133,7 +133,8 @@ impl<'a> FusedLaunch<'a> {
         let vec4s = len.div_ceil(4);
         let rounds = policy::of(self.runtime).elementwise_rounds(vec4s);
         // The invocation of each round computes four elements.
-        let max_vec4s = policy::max_rounds(self.runtime) / (4 * program.rounds() as usize + 1);
+        let max_vec4s =
+            policy::max_rounds(self.runtime) / (4 * rounds_of(self.kernel.program) as usize + 1);
         let rounds = rounds.min(max_vec4s.max(1));
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()

@@ -219,7 +219,7 @@ fn take_inputs(
     Ok(true)
 }
 
-#[inline]
+#[inline(always)]
 fn pending(
     map: &Map,
     runtime: &Arc<Runtime>,

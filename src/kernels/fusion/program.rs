@@ -142,7 +142,7 @@ pub(crate) const MAX_WORDS: usize = 104;
 const ROUNDS_OF_BITS: u64 = 65;
 
 impl Program {
-    /// Returns the rounds of loops for each element, at most.
+    /// Returns the rounds of loops for each element, at most. Looks for them in the text.
     pub fn rounds(&self) -> u64 {
         let loops =
             |step: &Step| step.wgsl.0.matches("pow").count() + step.wgsl.0.matches("rem(").count();

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernels::fusion::composite::{self, AnyLaunch, Composite, Programs, with_words};
 use crate::kernels::fusion::graph::{Graph, PendingNode};
 use crate::kernels::fusion::program::{Access, Overwrite, Program, ProgramOutput, Words};
-use crate::kernels::fusion::registry::{index_of, may_use};
+use crate::kernels::fusion::registry::{index_of, may_use, rounds_of};
 use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::map::Map;
@@ -195,8 +195,9 @@ impl PrologueLaunch {
         let mut rounds_per_round = 1;
         for Prologue { input, graph, program, .. } in &prologues {
             // A round of the kernel reads a vec4, or two of them.
-            rounds_per_round += 8 * program.rounds();
-            programs.prologues.push((*input as u8, index_of(program, graph.ops())));
+            let index = index_of(program, graph.ops());
+            rounds_per_round += 8 * rounds_of(index);
+            programs.prologues.push((*input as u8, index));
             work += (graph.nodes.len() * graph.root().expression().len) as u64;
         }
         let rounds = launch.rounds.saturating_mul(rounds_per_round);

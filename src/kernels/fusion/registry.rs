@@ -16,8 +16,16 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 #[derive(Default)]
 struct Registry {
     indices: FxHashMap<Arc<Program>, u32>,
-    /// Each program, and the ops that it was first made for.
-    list: Vec<(Arc<Program>, Arc<[&'static str]>)>,
+    list: Vec<Registered>,
+}
+
+/// A program, and what is known of it.
+struct Registered {
+    program: Arc<Program>,
+    /// The ops that it was first made for.
+    ops: Arc<[&'static str]>,
+    /// See [`Program::rounds`].
+    rounds: u64,
 }
 
 /// Returns the index of a program of these ops.
@@ -29,7 +37,11 @@ pub(crate) fn index_of(program: &Program, ops: impl Iterator<Item = &'static str
     }
     let program = Arc::new(program.clone());
     let index = list.len() as u32;
-    list.push((program.clone(), ops.collect()));
+    list.push(Registered {
+        ops: ops.collect(),
+        rounds: program.rounds(),
+        program: program.clone(),
+    });
     indices.insert(program, index);
     index
 }
@@ -42,5 +54,12 @@ pub(crate) fn may_use(runtime: &Runtime, program: &Program) -> bool {
 
 /// Returns the program with an index, and its ops.
 pub(crate) fn program_of(index: u32) -> (Arc<Program>, Arc<[&'static str]>) {
-    REGISTRY.lock().list[index as usize].clone()
+    let registry = REGISTRY.lock();
+    let Registered { program, ops, .. } = &registry.list[index as usize];
+    (program.clone(), ops.clone())
+}
+
+/// Returns the rounds of loops of a program with an index, for each element, at most.
+pub(crate) fn rounds_of(index: u32) -> u64 {
+    REGISTRY.lock().list[index as usize].rounds
 }
