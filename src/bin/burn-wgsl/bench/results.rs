@@ -2,6 +2,8 @@
 //!
 //! `docs/bench.md` describes its JSON form. Field names are JSON keys unless renamed.
 
+use std::fmt;
+
 use burn_wgsl::device::{AdapterInfo, AdapterKind, ResolvedDevice, adapters};
 use burn_wgsl::{Summary, WgslDevice};
 use serde::Serialize;
@@ -122,8 +124,12 @@ pub struct Metrics {
     /// Mean time per run of each sample.
     pub samples: Vec<f64>,
     pub runs_per_sample: usize,
+    /// Median time of a run that the host waits for; `None` if only the host's time counts.
+    pub latency_seconds: Option<f64>,
     /// Total GPU time of the kernels; `None` if the device has no timestamps.
     pub gpu_seconds: Option<f64>,
+    /// What limits the runs of a sample; `None` if the device has no timestamps.
+    pub limit: Option<Limit>,
     /// `Cost::flops`; `None` if it is 0.
     pub flops: Option<f64>,
     /// `Cost::bytes`; `None` if it is 0.
@@ -138,6 +144,34 @@ pub struct Metrics {
     pub relative_error: Option<f64>,
     /// The kernels of one run by descending time; `None` without `--profile`.
     pub kernels: Option<Vec<Kernel>>,
+}
+
+/// What limits a run of many that are waited for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// The kernels.
+    Gpu,
+    /// What comes before them: the host, which records and submits commands.
+    Host,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Gpu => "GPU",
+            Self::Host => "host",
+        })
+    }
+}
+
+impl Limit {
+    /// The share of the GPU's time from which it is the limit.
+    const SHARE: f64 = 0.8;
+
+    fn of(gpu_seconds: f64, seconds: f64) -> Self {
+        if gpu_seconds >= Self::SHARE * seconds { Self::Gpu } else { Self::Host }
+    }
 }
 
 /// The GPU time of one kernel.
@@ -168,12 +202,18 @@ impl Metrics {
         let (flops_per_second, bytes_per_second) = (rate(flops), rate(bytes));
         let profiled = timing.profile.filter(|profiled| !profiled.profile.kernels.is_empty());
         let per_run = |total: f64, runs: usize| total / runs as f64;
+        let gpu_seconds =
+            profiled.as_ref().map(|p| per_run(p.profile.time().as_secs_f64(), p.runs));
+        let latency = Summary::of(&timing.latencies).map(|latencies| latencies.median);
         Some(Self {
             first_seconds: timing.first,
             seconds,
             samples: timing.samples,
             runs_per_sample: timing.runs,
-            gpu_seconds: profiled.as_ref().map(|p| per_run(p.profile.time().as_secs_f64(), p.runs)),
+            latency_seconds: latency,
+            gpu_seconds,
+            // The host's time has no such limit.
+            limit: latency.and(gpu_seconds).map(|gpu| Limit::of(gpu, seconds.median)),
             flops,
             bytes,
             flops_per_second,

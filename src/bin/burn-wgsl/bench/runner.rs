@@ -30,6 +30,8 @@ pub struct Sampling {
 const MIN_ROUNDS: usize = 3;
 /// Maximum number of runs per sample.
 const MAX_RUNS: usize = 4096;
+/// Maximum number of runs after each sample that are waited for one by one.
+const MAX_SINGLE_RUNS: usize = 8;
 /// Maximum number of runs in a GPU profile.
 const MAX_PROFILED_RUNS: usize = 16;
 
@@ -42,6 +44,8 @@ pub struct Timing {
     pub runs: usize,
     /// Mean time per run of each sample.
     pub samples: Vec<f64>,
+    /// Times of runs that the host waits for one by one. Empty if only the host's time counts.
+    pub latencies: Vec<f64>,
     /// GPU times of the kernels; `None` if the device has no timestamps.
     pub profile: Option<Profiled>,
 }
@@ -103,14 +107,22 @@ struct DeviceTimer {
     first: f64,
     runs: usize,
     samples: Vec<f64>,
+    latencies: Vec<f64>,
     elapsed: Duration,
 }
 
 impl DeviceTimer {
     /// Times the first run, then repeats the job to find the number of runs per sample.
     fn warm_up(device: WgslDevice, job: Box<dyn Job>, plan: &Sampling) -> Self {
-        let mut timer =
-            Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), elapsed: Duration::ZERO };
+        let mut timer = Self {
+            device,
+            job,
+            first: 0.0,
+            runs: 1,
+            samples: Vec::new(),
+            latencies: Vec::new(),
+            elapsed: Duration::ZERO,
+        };
         sync(&device);
         timer.first = timer.time(1).as_secs_f64();
         // The second run may compile too: the optimiser has state only after the first step.
@@ -150,7 +162,7 @@ impl DeviceTimer {
         if self.job.is_host_time() { host_time } else { start.elapsed() }
     }
 
-    /// Takes one sample, unless the time budget is exceeded.
+    /// Takes one sample, and times some runs one by one, unless the time budget is exceeded.
     fn sample(&mut self, plan: &Sampling) {
         if self.samples.len() >= MIN_ROUNDS && self.elapsed > plan.budget {
             return;
@@ -158,6 +170,18 @@ impl DeviceTimer {
         let elapsed = self.time(self.runs);
         self.elapsed += elapsed;
         self.samples.push(elapsed.as_secs_f64() / self.runs as f64);
+        if self.job.is_host_time() {
+            return;
+        }
+        let start = Instant::now();
+        for _ in 0..MAX_SINGLE_RUNS.min(self.runs) {
+            let latency = self.time(1);
+            self.latencies.push(latency.as_secs_f64());
+            if start.elapsed() > plan.sample_time / 4 {
+                break;
+            }
+        }
+        self.elapsed += start.elapsed();
     }
 
     /// Profiles the job on the GPU and returns all measurements.
@@ -174,7 +198,8 @@ impl DeviceTimer {
                 Err(error) => panic!("{error}"),
             },
         };
-        Timing { first: self.first, runs: self.runs, samples: self.samples, profile }
+        let Self { first, runs, samples, latencies, .. } = self;
+        Timing { first, runs, samples, latencies, profile }
     }
 }
 
@@ -235,6 +260,9 @@ mod tests {
         assert!(timing.first >= 0.05, "{timing:?}");
         assert_eq!(timing.samples.len(), PLAN.rounds);
         assert!(timing.samples.iter().all(|&sample| (0.001..0.03).contains(&sample)), "{timing:?}");
+        let is_waited_for = |latency: &f64| (0.001..0.03).contains(latency);
+        assert!(timing.latencies.iter().all(is_waited_for), "{timing:?}");
+        assert!(timing.latencies.len() >= timing.samples.len(), "{timing:?}");
         assert!(timing.profile.is_none(), "the CPU has no timestamps");
     }
 

@@ -36,6 +36,8 @@ pub enum Suite {
     /// The host's time to record small additions (size: number of additions) and training steps
     /// (size: batch size), without waiting for the device
     Host,
+    /// Small results that the host waits for, one by one (size: number of elements)
+    Wait,
     /// Batches of images: workers, prefetch and form of the upload, and how long steps wait. Not part of `all`
     Loader,
     /// The mean of the gradients of several workers, by their size. Not part of `all`
@@ -132,6 +134,15 @@ const TRANSFER: Workload = Workload {
     quick_sizes: &[1, 8, 64],
     max_size: 1 << 16,
     gpu_only: true,
+    ..DEFAULT
+};
+
+const WAIT: Workload = Workload {
+    suite: Suite::Wait,
+    sizes: &[1, 1 << 10, 1 << 14],
+    quick_sizes: &[1, 1 << 10],
+    max_size: 1 << 20,
+    cost: |n| host_cost(Cost::of_f32_op(0.0, [n as f64; 3])),
     ..DEFAULT
 };
 
@@ -363,6 +374,28 @@ pub const WORKLOADS: &[Workload] = &[
         ..DEFAULT
     },
     Workload {
+        name: "add and sync",
+        description: "a + b, n elements, f32, and a wait for the device",
+        prepare: |n, device| {
+            let ([a, b], device) = ([0; 2].map(|_| random([n], device)), *device);
+            op(move || {
+                let sum = a.clone() + b.clone();
+                Wgsl::sync(&device).expect("the device computes an addition");
+                sum
+            })
+        },
+        ..WAIT
+    },
+    Workload {
+        name: "add and read",
+        description: "a + b, n elements, f32, and a readback of the result",
+        prepare: |n, device| {
+            let [a, b] = [0; 2].map(|_| random([n], device));
+            op(move || (a.clone() + b.clone()).into_data())
+        },
+        ..WAIT
+    },
+    Workload {
         name: "record adds",
         description: "n additions of [16, 16] to one tensor",
         unit: "n",
@@ -418,7 +451,7 @@ pub const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// Returns the cost of recording work: it needs the memory, but rates would mean nothing.
+/// Returns the cost of work of which the host's time is measured: it needs the memory, but rates would mean nothing.
 fn host_cost(work: Cost) -> Cost {
     Cost { flops: 0.0, bytes: 0.0, ..work }
 }
@@ -511,7 +544,8 @@ mod tests {
                 assert!(sizes.iter().all(|size| size <= max_size), "{name}");
             }
             let Cost { flops, bytes, largest_tensor, memory } = cost(sizes[0]);
-            assert!(flops + bytes > 0.0 || *suite == Suite::Host, "{name}");
+            let has_no_rates = matches!(suite, Suite::Host | Suite::Wait);
+            assert!(flops + bytes > 0.0 || has_no_rates, "{name}");
             assert!(largest_tensor > 0.0 && memory >= largest_tensor, "{name}");
         }
         let with_workloads =

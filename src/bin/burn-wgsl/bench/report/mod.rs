@@ -22,13 +22,14 @@ const KEY_COLUMNS: [&str; 7] =
 type Metric = fn(&Metrics) -> Option<f64>;
 
 /// The CSV columns after [`KEY_COLUMNS`].
-const METRIC_COLUMNS: [(&str, Metric); 13] = [
+const METRIC_COLUMNS: [(&str, Metric); 14] = [
     ("first_seconds", |m| Some(m.first_seconds)),
     ("median_seconds", |m| Some(m.seconds.median)),
     ("lower_quartile_seconds", |m| Some(m.seconds.lower_quartile)),
     ("upper_quartile_seconds", |m| Some(m.seconds.upper_quartile)),
     ("min_seconds", |m| Some(m.seconds.min)),
     ("max_seconds", |m| Some(m.seconds.max)),
+    ("latency_seconds", |m| m.latency_seconds),
     ("gpu_seconds", |m| m.gpu_seconds),
     ("runs_per_sample", |m| Some(m.runs_per_sample as f64)),
     ("flops_per_second", |m| m.flops_per_second),
@@ -140,7 +141,8 @@ mod tests {
                 let cpu_seconds = cost.flops.max(cost.bytes) / 5e10;
                 let seconds = if device.is_cpu { cpu_seconds } else { 5e-5 + cpu_seconds / 10.0 };
                 let samples = vec![seconds * 0.9, seconds, seconds * 1.2];
-                let timing = Timing { first: 1.0, runs: 1, samples, profile: None };
+                let latencies = vec![seconds * 2.0];
+                let timing = Timing { first: 1.0, runs: 1, samples, latencies, profile: None };
                 let metrics = Metrics::from_timing(timing, &cost, &device.ceilings, None, false)
                     .expect("the timing has samples");
                 results.push(Measurement {

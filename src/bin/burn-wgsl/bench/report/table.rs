@@ -94,8 +94,10 @@ fn workload_table(report: &Report, first: &Measurement) -> String {
         column("quartiles", |_, m| {
             Some(format_time_range(m.seconds.lower_quartile, m.seconds.upper_quartile))
         }),
+        column("waited", |_, m| m.latency_seconds.map(format_time)),
         column("GPU time", |_, m| m.gpu_seconds.map(format_time)),
-        column("first run", |_, m| Some(format_time(m.first_seconds))),
+        column("limit", |_, m| m.limit.map(|limit| limit.to_string())),
+        column("first", |_, m| Some(format_time(m.first_seconds))),
         column("GFLOP/s", |_, m| format_rate(m.flops_per_second, m.flops_share)),
         column("GB/s", |_, m| format_rate(m.bytes_per_second, m.bytes_share)),
         column("error", |_, m| m.relative_error.map(|error| format!("{error:.1e}"))),
