@@ -34,7 +34,7 @@ class Peer:
     """
 
     def __init__(self, device):
-        self.device = device
+        self.device, self.in_f16 = device, False
 
     def about(self):
         if self.device == "cuda":
@@ -116,10 +116,12 @@ class Peer:
     def training(self, model, loss):
         model = model.to(self.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=1e-5)
+        in_f16 = self.in_f16
 
         def work():
             optimizer.zero_grad()
-            value = loss(model)
+            with torch.autocast(self.device, torch.float16, enabled=in_f16):
+                value = loss(model)
             value.backward()
             optimizer.step()
             return [value.detach()]
@@ -142,6 +144,35 @@ class Peer:
         model = nn.Sequential(*layers, *linear)
         return self.training(model, lambda model: F.cross_entropy(model(x), labels))
 
+    def lstm_step(self):
+        x, labels = self.tensor((32, 64, 128), 1), self.labels(32)
+        model = nn.ModuleList([nn.LSTM(128, 128, batch_first=True), nn.Linear(128, 10)])
+
+        def loss(model):
+            lstm, out = model
+            return F.cross_entropy(out(lstm(x)[0][:, -1]), labels)
+
+        return self.training(model, loss)
+
+    def resnet(self, blocks, is_deep):
+        x, labels = self.tensor((32, 3, 224, 224), 1), self.labels(32)
+        return self.training(ResNet(blocks, is_deep), lambda model: F.cross_entropy(model(x), labels))
+
+    def gpt2(self, batch=4, length=512, vocabulary=50_257):
+        index = torch.arange(batch * length, device=self.device)
+        tokens, following = (index * factor % vocabulary for factor in (7919, 7907))
+        tokens = tokens.reshape(batch, length)
+        model = Gpt(vocabulary, 768, 12, 12, length)
+        return self.training(model, lambda model: F.cross_entropy(model(tokens), following))
+
+    def autocast(self, prepare):
+        """Returns a workload with products in f16."""
+        self.in_f16 = True
+        try:
+            return prepare(self)
+        finally:
+            self.in_f16 = False
+
     def transformer_step(self, shape, layers, heads, feed_forward):
         x, target, width = self.tensor(shape, 1), self.tensor(shape, 2), shape[2]
         layer = nn.TransformerEncoderLayer(
@@ -149,6 +180,79 @@ class Peer:
         )
         model = nn.Sequential(nn.TransformerEncoder(layer, layers), nn.Linear(width, width))
         return self.training(model, lambda model: F.mse_loss(model(x), target))
+
+
+class ResNet(nn.Module):
+    """The network of benches/shared/networks.rs."""
+
+    def __init__(self, blocks, is_deep):
+        super().__init__()
+        self.stem, self.layers, before = normalised(3, 64, 7, 2), nn.ModuleList(), 64
+        for stage, count in enumerate(blocks):
+            width = 64 << stage
+            to = 4 * width if is_deep else width
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                if is_deep:
+                    body = [
+                        normalised(before, width, 1, 1),
+                        normalised(width, width, 3, stride),
+                        normalised(width, to, 1, 1),
+                    ]
+                else:
+                    body = [normalised(before, width, 3, stride), normalised(width, to, 3, 1)]
+                body = [layer for part in body for layer in (part, nn.ReLU())][:-1]
+                changes = before != to or stride > 1
+                beside = normalised(before, to, 1, stride) if changes else nn.Identity()
+                self.layers.append(nn.ModuleList([nn.Sequential(*body), beside]))
+                before = to
+        self.out = nn.Linear(before, 1000)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.stem(x)), 3, 2, 1)
+        for body, beside in self.layers:
+            x = F.relu(body(x) + beside(x))
+        return self.out(x.mean((2, 3)))
+
+
+def normalised(before, to, kernel, stride):
+    """Returns a convolution and a normalisation."""
+    conv = nn.Conv2d(before, to, kernel, stride, kernel // 2, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(to))
+
+
+class Gpt(nn.Module):
+    """The network of benches/shared/networks.rs."""
+
+    def __init__(self, vocabulary, width, layers, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(
+                [
+                    nn.LayerNorm(width),
+                    nn.Linear(width, 3 * width),
+                    nn.Linear(width, width),
+                    nn.LayerNorm(width),
+                    nn.Linear(width, 4 * width),
+                    nn.Linear(4 * width, width),
+                ]
+            )
+            for _ in range(layers)
+        )
+        self.norm, self.out = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        batch, length = tokens.shape
+        x = self.tokens(tokens) + self.positions(torch.arange(length, device=tokens.device))
+        for norm1, qkv, projection, norm2, up, down in self.layers:
+            parts = qkv(norm1(x)).chunk(3, 2)
+            q, k, v = (part.reshape(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + projection(y.transpose(1, 2).reshape(batch, length, -1))
+            x = x + down(F.gelu(up(norm2(x))))
+        return self.out(self.norm(x)).flatten(0, 1)
 
 
 WORKLOADS = {
@@ -173,6 +277,7 @@ WORKLOADS = {
     "small-adds": Peer.small_adds,
     "mlp-step": Peer.mlp_step,
     "cnn-step": Peer.cnn_step,
+    "lstm-step": Peer.lstm_step,
     "transformer-step": lambda peer: peer.transformer_step((16, 64, 128), 2, 4, 512),
     "large-matmul-f16": lambda peer: peer.matmul_f16(8192),
     "large-attention": lambda peer: peer.attention(torch.float32, False),
@@ -186,7 +291,15 @@ WORKLOADS = {
     "large-sum-first": lambda peer: peer.large_unary((1 << 14, 1 << 14), lambda x: x.sum(0)),
     "large-softmax": lambda peer: peer.large_unary((1 << 16, 1 << 12), lambda x: x.softmax(1)),
     "large-transformer-step": lambda peer: peer.transformer_step((16, 256, 512), 6, 8, 2048),
+    "resnet18-step": lambda peer: peer.resnet((2, 2, 2, 2), False),
+    "resnet50-step": lambda peer: peer.resnet((3, 4, 6, 3), True),
+    "gpt2-step": Peer.gpt2,
 }
+AUTOCAST = {
+    f"{name}-autocast": lambda peer, prepare=WORKLOADS[name]: peer.autocast(prepare)
+    for name in ("resnet18-step", "resnet50-step", "gpt2-step")
+}
+WORKLOADS.update(AUTOCAST)
 
 
 def mean_absolute(results):

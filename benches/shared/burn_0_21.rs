@@ -6,7 +6,9 @@ pub use burn::nn::conv::Conv2dConfig;
 pub use burn::nn::loss::CrossEntropyLoss;
 pub use burn::nn::pool::MaxPool2dConfig;
 pub use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
-pub use burn::nn::{LinearConfig, LstmConfig, PaddingConfig2d};
+pub use burn::nn::{
+    BatchNormConfig, EmbeddingConfig, LayerNormConfig, LinearConfig, LstmConfig, PaddingConfig2d,
+};
 pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
@@ -25,7 +27,12 @@ pub type Device = <Inner as BackendTypes>::Device;
 pub type Untracked<const D: usize> = Tensor<Inner, D>;
 /// A tensor that may have gradients.
 pub type Tracked<const D: usize> = Tensor<Outer, D>;
-pub type Labels = Tensor<Outer, 1, Int>;
+/// Integers, as labels and tokens.
+pub type Ids<const D: usize> = Tensor<Outer, D, Int>;
+pub type Labels = Ids<1>;
+pub type BatchNorm = burn::nn::BatchNorm<Outer>;
+pub type Embedding = burn::nn::Embedding<Outer>;
+pub type LayerNorm = burn::nn::LayerNorm<Outer>;
 pub type Linear = burn::nn::Linear<Outer>;
 pub type Lstm = burn::nn::Lstm<Outer>;
 pub type Conv2d = burn::nn::conv::Conv2d<Outer>;

@@ -31,7 +31,7 @@ fn labels(count: usize, device: &Device) -> Labels {
 }
 
 /// Returns training steps of a model that classifies a batch.
-fn classification<M: Model + 'static, const D: usize>(
+pub fn classification<M: Model + 'static, const D: usize>(
     model: M,
     x: Tracked<D>,
     device: &Device,

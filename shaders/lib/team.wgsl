@@ -10,7 +10,8 @@
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
 // ROUNDS: each team reduces `p.rounds` lines. The lines of a workgroup are neighbours. After a barrier, every
-// invocation calls finish_lines(group: u32, local_index: u32), also in workgroups without a line.
+// invocation calls finish_lines(group: u32, local_index: u32), also in workgroups without a line. A team without a
+// line repeats the last one, and `is_repeated` is true.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;
@@ -63,6 +64,10 @@ fn team_combine(local_index: u32, partial: Partial) -> Partial {
 }
 //#endif
 
+//#if ROUNDS
+var<private> is_repeated: bool;
+//#endif
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -85,6 +90,9 @@ fn main(
 fn reduce_existing(line: u32, local_index: u32) {
 //#if TEAM
     // Members share barriers, so a team without a line repeats the last one.
+//#if ROUNDS
+    is_repeated = line >= p.count;
+//#endif
     reduce_line(min(line, p.count - 1u), local_index);
 //#else
     if (line < p.count) {

@@ -66,6 +66,8 @@ struct NormKernel {
 
 /// The maximum number of loads that an invocation holds.
 const MAX_HELD: u32 = 16;
+/// The same for gradients, where it holds four tensors: with 8, compilers for Apple's GPUs keep registers in memory.
+const MAX_HELD_BACKWARD: u32 = 4;
 
 impl Kernel for NormKernel {
     type Params = NormParams;
@@ -84,9 +86,10 @@ impl Kernel for NormBackwardKernel {
     type Params = NormBackwardParams;
 
     fn variant(&self) -> Variant {
-        let NormKernel { center, team, vec4, .. } = self.0;
+        let NormKernel { center, team, vec4, held } = self.0;
         let variant = Variant::new(&NORM_BACKWARD).flag("CENTER", center).flag("VEC4", vec4);
-        team.define(variant.flag("ROUNDS", true).int("MAX_ROWS", MAX_ROWS as u32))
+        let variant = variant.flag("ROUNDS", true).int("MAX_ROWS", MAX_ROWS as u32);
+        team.define_holding(held, variant)
     }
 }
 
@@ -153,6 +156,20 @@ fn check_parameter(x: &Tensor, parameter: &Tensor) -> Result<usize> {
         rhs: parameter.shape().to_vec(),
         rule: "gamma and beta must have one element per element of a row",
     })
+}
+
+/// Returns the kernel for rows that holds them in registers, if it can.
+fn holding(kernel: NormKernel, x: &Tensor, rows: usize, loads: usize, max_held: u32) -> NormKernel {
+    if kernel.team == Team::SINGLE {
+        return kernel;
+    }
+    let (team, held) = policy::of(x.runtime()).holding_team(rows, loads, max_held);
+    NormKernel { team, held, ..kernel }
+}
+
+/// Returns how a kernel reads the rows.
+fn reads(kernel: &NormKernel) -> Reads {
+    if kernel.held > 0 { Reads::Once } else { Reads::AnyNumber }
 }
 
 /// Returns the kernel for rows, which reads them again, and the number of loads of a row.
@@ -276,12 +293,7 @@ fn normalise(
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
-    let (team, held) = match kernel.team {
-        Team::SINGLE => (kernel.team, 0),
-        _ => policy::of(x.runtime()).holding_team(rows, loads, MAX_HELD),
-    };
-    let kernel = NormKernel { team, held, ..kernel };
-    let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
+    let kernel = holding(kernel, &x, rows, loads, MAX_HELD);
     Launch {
         kernel: &kernel,
         inputs: &inputs,
@@ -298,7 +310,7 @@ fn normalise(
     }
     .defer(&PendingResult {
         vec4: kernel.vec4,
-        prologues: &[(0, reads)],
+        prologues: &[(0, reads(&kernel))],
         ..PendingResult::scalars(x.runtime(), x.shape(), DType::F32)
     })
 }
@@ -333,6 +345,7 @@ fn backward(
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
+    let kernel = holding(kernel, &x, rows, loads, MAX_HELD_BACKWARD);
     let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
     let rounds_per_row = rounds_per_row(kernel.team, loads);
     let rounds = policy::of(&runtime).norm_rounds(rows, teams, MAX_ROWS / teams, rounds_per_row);
@@ -353,7 +366,7 @@ fn backward(
         work: x.len() as u64 * 16,
         rounds: Some((rounds * rounds_per_row) as u64),
     }
-    .run_with_prologues(&[(0, Reads::AnyNumber), (2, Reads::AnyNumber)])?;
+    .run_with_prologues(&[0, 2].map(|input| (input, reads(&kernel))))?;
     let sums = if groups == 1 { sums } else { reduce::dim(Reduction::Sum, sums, 0)? };
     let sums = views::reshape(sums, &[2 * width])?;
     let gamma_grad = views::narrow(sums.clone(), 0, 0, width)?;
@@ -364,25 +377,18 @@ fn backward(
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let of = |center, team, vec4, held| NormKernel { center, team, vec4, held };
-    let holding = |min_loads, vec4| {
-        let teams = policy::all_holding_teams(min_loads, MAX_HELD);
+    let holding = |min_loads, vec4, max_held| {
+        let teams = policy::all_holding_teams(min_loads, max_held);
         teams.map(move |(team, held)| (team, vec4, held))
     };
-    let singles = [true, false].map(|vec4| (Team::SINGLE, vec4, 0));
-    let forward =
-        holding(MIN_TEAM_LEN / 4, true).chain(holding(MIN_TEAM_LEN, false)).chain(singles);
-    let kernels: Vec<NormKernel> = forward
-        .flat_map(|(team, vec4, held)| [true, false].map(|center| of(center, team, vec4, held)))
-        .collect();
-    let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
-    let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
-    let singles = [true, false].map(|vec4| (Team::SINGLE, vec4));
-    let backward: Vec<_> = vec4s
-        .chain(scalars)
-        .chain(singles)
-        .flat_map(|(team, vec4)| [true, false].map(|center| of(center, team, vec4, 0)))
-        .map(NormBackwardKernel)
-        .collect();
+    let kernels = |max_held| {
+        let singles = [true, false].map(|vec4| (Team::SINGLE, vec4, 0));
+        let vec4s = holding(MIN_TEAM_LEN / 4, true, max_held);
+        let all = vec4s.chain(holding(MIN_TEAM_LEN, false, max_held)).chain(singles);
+        all.flat_map(|(team, vec4, held)| [true, false].map(|center| of(center, team, vec4, held)))
+    };
+    let backward: Vec<_> = kernels(MAX_HELD_BACKWARD).map(NormBackwardKernel).collect();
+    let kernels: Vec<NormKernel> = kernels(MAX_HELD).collect();
     let mut variants = variants_of(kernels.iter().copied());
     variants.extend(variants_of(backward.iter().copied()));
     variants.extend(epilogue::samples(kernels.iter().copied()));

@@ -3,14 +3,15 @@
 
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Tensor, TensorData, TensorPrimitive};
-use burn_backend::ops::ModuleOps;
+use burn_backend::TensorMetadata;
+use burn_backend::ops::{FloatTensorOps, ModuleOps};
 use burn_wgsl::{Wgsl, WgslDevice, WgslTensor};
 
 use crate::common::devices;
 
 /// Around the ends of teams of 8, 32, 128 and 256, of scalars and of vectors.
-const LENGTHS: [usize; 14] =
-    [31, 68, 129, 513, 516, 1025, 2049, 2052, 4097, 4100, 8192, 8193, 8196, 16_388];
+const LENGTHS: [usize; 15] =
+    [31, 67, 68, 129, 513, 516, 1025, 2049, 2052, 4097, 4100, 8192, 8193, 8196, 16_388];
 
 /// Rows of numbers between -4 and 4. Long rows are so many that a workgroup computes each.
 fn rows(len: usize, seed: usize, device: &WgslDevice) -> (Vec<f64>, Tensor<Wgsl, 2>) {
@@ -70,8 +71,11 @@ fn rows_of_every_length_are_right() {
                 y.iter().zip(g).map(|(y, g)| y * (g - sum)).collect()
             });
             let y = log_softmax(of_x.clone(), 1);
-            let grad =
-                Wgsl::log_softmax_backward(y.clone().into_primitive().tensor(), g_primitive, 1);
+            let grad = Wgsl::log_softmax_backward(
+                y.clone().into_primitive().tensor(),
+                g_primitive.clone(),
+                1,
+            );
             check("log softmax", y, both, |x, _| softmax_of(x).into_iter().map(f64::ln).collect());
             check("its gradient", tensor(grad), both, |x, g| {
                 let sum: f64 = g.iter().sum();
@@ -84,14 +88,69 @@ fn rows_of_every_length_are_right() {
                 let mean = x.iter().map(|x| x.powi(2)).sum::<f64>() / len as f64;
                 x.iter().map(|x| x / (mean + 1e-5).sqrt()).collect()
             });
-            let normalised = Wgsl::layer_norm(of_x, gamma, None, 1e-5);
+            let normalised = Wgsl::layer_norm(of_x.clone(), gamma, None, 1e-5);
             check("layer norm", tensor(normalised), both, |x, _| {
                 let mean = x.iter().sum::<f64>() / len as f64;
                 let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len as f64;
                 x.iter().map(|x| (x - mean) / (variance + 1e-5).sqrt()).collect()
             });
+            check_norm_gradients(of_x, g_primitive, both);
         }
     }
+}
+
+/// Returns `1 / sqrt(variance + 1e-5)` and the normalised numbers of a row, whose mean is zero in RMS norm.
+fn normalised_row(x: &[f64], is_centred: bool) -> (f64, Vec<f64>) {
+    let mean_of = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / x.len() as f64;
+    let mean = if is_centred { mean_of(&mut x.iter().copied()) } else { 0.0 };
+    let variance = mean_of(&mut x.iter().map(|x| (x - mean).powi(2)));
+    let scale = 1.0 / (variance + 1e-5).sqrt();
+    (scale, x.iter().map(|x| (x - mean) * scale).collect())
+}
+
+/// Checks the gradients of both norms.
+fn check_norm_gradients(x: WgslTensor, g: WgslTensor, inputs: [&[f64]; 2]) {
+    let [_, len] = x.shape().dims();
+    // Not all equal.
+    let factor = |k: usize| 0.5 + (k % 7) as f64 / 4.0;
+    let gammas: Vec<f32> = (0..len).map(|k| factor(k) as f32).collect();
+    let device = Wgsl::float_device(&x);
+    let gamma = Tensor::<Wgsl, 1>::from_data(TensorData::new(gammas, [len]), &device);
+    let gamma = gamma.into_primitive().tensor();
+    let of_x = |is_centred: bool| {
+        move |x: &[f64], g: &[f64]| {
+            let (scale, h) = normalised_row(x, is_centred);
+            let d: Vec<f64> = g.iter().enumerate().map(|(k, g)| g * factor(k)).collect();
+            let mean = if is_centred { d.iter().sum::<f64>() / len as f64 } else { 0.0 };
+            let along = d.iter().zip(&h).map(|(d, h)| d * h).sum::<f64>() / len as f64;
+            d.iter().zip(&h).map(|(d, h)| (d - mean - h * along) * scale).collect()
+        }
+    };
+    // The sums of `g` and of `g * h` over all rows.
+    let sums = |is_centred: bool| {
+        let (mut of_gamma, mut of_beta) = (vec![0.0; len], vec![0.0; len]);
+        for (x, g) in inputs[0].chunks(len).zip(inputs[1].chunks(len)) {
+            let (_, h) = normalised_row(x, is_centred);
+            for k in 0..len {
+                of_gamma[k] += g[k] * h[k];
+                of_beta[k] += g[k];
+            }
+        }
+        [of_gamma, of_beta]
+    };
+    let check_sums = |what: &str, found: WgslTensor, expected: &[f64]| {
+        let found =
+            Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(found)).reshape([1, len]);
+        check(what, found, [expected; 2], |expected, _| expected.to_vec());
+    };
+    let (grad, gamma_grad) = Wgsl::rms_norm_backward(x.clone(), gamma.clone(), g.clone(), 1e-5);
+    check("the gradient of rms norm", tensor(grad), inputs, of_x(false));
+    check_sums("that of its gamma", gamma_grad, &sums(false)[0]);
+    let (grad, gamma_grad, beta_grad) = Wgsl::layer_norm_backward(x, gamma, g, 1e-5);
+    check("the gradient of layer norm", tensor(grad), inputs, of_x(true));
+    let [of_gamma, of_beta] = sums(true);
+    check_sums("that of its gamma", gamma_grad, &of_gamma);
+    check_sums("that of its beta", beta_grad, &of_beta);
 }
 
 /// NaN spreads over its row only, and so does infinity; -infinity is a weight of zero in a softmax.

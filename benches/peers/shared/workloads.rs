@@ -4,13 +4,24 @@
 use peer_protocol::{Output, Work, input_values};
 
 use crate::burn_api::*;
-use crate::models;
+use crate::networks::{self, GPT2};
+use crate::{autocast, models};
 
 type Prepare = fn(&Device) -> Work;
 
+/// Marks workloads that compute products in f16.
+const AUTOCAST: &str = "-autocast";
+
 /// Uploads the inputs of the workload `name` and returns the workload. Returns `None` if the name
-/// is unknown.
+/// is unknown, or the backend has no autocast.
 pub fn prepare(name: &str, device: &Device) -> Option<Work> {
+    match name.strip_suffix(AUTOCAST) {
+        Some(name) => autocast(prepare_in_f32(name, device)?, device),
+        None => prepare_in_f32(name, device),
+    }
+}
+
+fn prepare_in_f32(name: &str, device: &Device) -> Option<Work> {
     let table: &[(&str, Prepare)] = &[
         ("matmul-256", |device| matmul([256, 256, 256], device)),
         ("matmul-512", |device| matmul([512, 512, 512], device)),
@@ -53,6 +64,9 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
         ("cnn-step", |device| {
             training(models::cnn(tracked([64, 1, 28, 28], 1, device), &autodiff_device(device)))
         }),
+        ("lstm-step", |device| {
+            training(models::lstm(tracked([32, 64, 128], 1, device), &autodiff_device(device)))
+        }),
         ("transformer-step", |device| transformer_step([16, 64, 128], [2, 4, 512], device)),
         ("large-matmul-f16", |device| matmul_f16(8192, device)),
         ("large-attention", |device| attention_of(DType::F32, false, device)),
@@ -72,6 +86,9 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
             large_unary([1 << 16, 1 << 12], device, |x| activation::softmax(x, 1))
         }),
         ("large-transformer-step", |device| transformer_step([16, 256, 512], [6, 8, 2048], device)),
+        ("resnet18-step", |device| resnet([2, 2, 2, 2], false, device)),
+        ("resnet50-step", |device| resnet([3, 4, 6, 3], true, device)),
+        ("gpt2-step", |device| training(networks::gpt(4, GPT2, &autodiff_device(device)))),
     ];
     let (_, prepare) = table.iter().find(|row| row.0 == name)?;
     Some(prepare(device))
@@ -172,6 +189,12 @@ fn conv2d_backward(device: &Device) -> Work {
 /// Returns a workload whose repetitions are training steps.
 fn training(mut step: models::Step) -> Work {
     Box::new(move || output(step().inner()))
+}
+
+/// A training step of a ResNet on 32 images of 224 x 224.
+fn resnet(blocks: [usize; 4], is_deep: bool, device: &Device) -> Work {
+    let x = tracked([32, 3, 224, 224], 1, device);
+    training(networks::resnet(x, blocks, is_deep, &autodiff_device(device)))
 }
 
 /// A training step of a transformer on sequences `[batch, length, width]`.

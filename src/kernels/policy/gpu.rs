@@ -17,7 +17,7 @@ const ALONG: [(usize, Team); 3] =
 const WIDE: Team = Team { workgroup_size: 256, size: 256, stride: 1, subgroup: false };
 /// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
 /// registers, with which 10 to 18 waves or warps fit on a processor of AMD or NVIDIA.
-const HELD: [(u32, u32); 4] = [(8, 2), (32, 4), (128, 8), (128, 16)];
+const HELD: [(u32, u32); 5] = [(8, 2), (32, 4), (128, 4), (128, 8), (128, 16)];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.
 const ACROSS: Team = Team { workgroup_size: 256, size: 8, stride: 32, subgroup: false };

@@ -6,6 +6,8 @@ mod burn_api;
 #[path = "../../../shared/models.rs"]
 #[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
 mod models;
+#[path = "../../../shared/networks.rs"]
+mod networks;
 #[path = "../../shared/serve_0_21.rs"]
 mod serve;
 #[path = "../../shared/workloads.rs"]
@@ -24,4 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let about = format!("the adapter of `WgpuDevice::{device:?}`");
     serve::serve(device, about)
+}
+
+/// Burn has no autocast of its own.
+fn autocast(_work: peer_protocol::Work, _device: &burn_api::Device) -> Option<peer_protocol::Work> {
+    None
 }

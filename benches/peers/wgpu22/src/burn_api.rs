@@ -8,7 +8,10 @@ pub use burn::nn::pool::MaxPool2dConfig;
 pub use burn::nn::transformer::{
     TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
-pub use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig, PaddingConfig2d};
+pub use burn::nn::{
+    BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear,
+    LinearConfig, Lstm, LstmConfig, PaddingConfig2d,
+};
 pub use burn::optim::{AdamConfig, GradientsParams};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
@@ -20,7 +23,9 @@ use burn::tensor::{Int, Tensor};
 pub type Untracked<const D: usize> = Tensor<D>;
 /// A tensor that may have gradients.
 pub type Tracked<const D: usize> = Tensor<D>;
-pub type Labels = Tensor<1, Int>;
+/// Integers, as labels and tokens.
+pub type Ids<const D: usize> = Tensor<D, Int>;
+pub type Labels = Ids<1>;
 
 /// Returns the device for tensors with gradients.
 pub fn autodiff_device(device: &Device) -> Device {

@@ -6,6 +6,8 @@ mod burn_api;
 #[path = "../../../shared/models.rs"]
 #[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
 mod models;
+#[path = "../../../shared/networks.rs"]
+mod networks;
 #[path = "../../shared/workloads.rs"]
 mod workloads;
 
@@ -37,4 +39,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DeviceChoice::Gpu => DeviceKind::DefaultDevice,
     };
     Ok(peer_protocol::serve(&Wgpu22(Device::wgpu(kind)))?)
+}
+
+/// Burn has no autocast of its own.
+fn autocast(_work: peer_protocol::Work, _device: &burn_api::Device) -> Option<peer_protocol::Work> {
+    None
 }

@@ -83,8 +83,10 @@ impl Arguments {
                     .to_owned(),
             ));
         }
-        let is_in_suite =
-            |workload: &&Workload| self.suite == Suite::All || workload.suite == self.suite;
+        let is_in_suite = |workload: &&Workload| {
+            workload.suite == self.suite
+                || self.suite == Suite::All && workload.suite != Suite::Networks
+        };
         let in_suite = || WORKLOADS.iter().filter(is_in_suite);
         let is_missing = |name: &&String| in_suite().all(|workload| workload.name != **name);
         if let Some(missing) = self.only.iter().find(is_missing) {
@@ -206,7 +208,8 @@ mod tests {
         assert!(quick.plan().rounds < full.plan().rounds);
         assert!(quick.plan().sample_time < full.plan().sample_time);
         assert_eq!(parse("conv --rounds 7").unwrap().plan().rounds, 7);
-        assert_eq!(full.workloads().unwrap().len(), WORKLOADS.len());
+        let of_networks = parse("networks").unwrap().workloads().unwrap();
+        assert_eq!(full.workloads().unwrap().len() + of_networks.len(), WORKLOADS.len());
         let two = parse("train --only lstm,mlp").unwrap().workloads().unwrap();
         assert_eq!(two.iter().map(|(row, _)| row.name).collect::<Vec<_>>(), ["mlp", "lstm"]);
     }

@@ -1,11 +1,12 @@
-//! Training steps of a small MLP, CNN, transformer encoder and LSTM.
+//! Training steps of a small MLP, CNN, transformer encoder and LSTM, of ResNet and of a GPT.
 
 use burn::tensor::{Distribution, Tensor};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 
 use super::cost::Cost;
-use super::job::{Job, op};
+use super::job::{Job, JobOutput, op};
 use models::{CLASSES, Step};
+use networks::{GPT2, GptSizes};
 
 #[path = "../../../../benches/shared/burn_0_21.rs"]
 #[allow(
@@ -17,6 +18,8 @@ use models::{CLASSES, Step};
 mod burn_api;
 #[path = "../../../../benches/shared/models.rs"]
 mod models;
+#[path = "../../../../benches/shared/networks.rs"]
+mod networks;
 
 type Inner = Wgsl;
 
@@ -116,4 +119,84 @@ pub fn lstm_cost(batch: usize) -> Cost {
     // Four gates, each with a product of the input and one of the state.
     let weights = 8.0 * width * width;
     step_cost(tokens * weights, tokens * width, 40.0 * tokens * width + 4.0 * weights)
+}
+
+/// A ResNet.
+#[derive(Clone, Copy)]
+pub struct ResNet {
+    /// The blocks of each stage.
+    blocks: [usize; 4],
+    /// Whether blocks have three convolutions.
+    is_deep: bool,
+    /// The multiply-adds of an image of 224 x 224, and the elements of all results.
+    multiply_adds: f64,
+    elements: f64,
+    weights: f64,
+}
+
+pub const RESNET18: ResNet = ResNet {
+    blocks: [2, 2, 2, 2],
+    is_deep: false,
+    multiply_adds: 1.82e9,
+    elements: 7.1e6,
+    weights: 11.7e6,
+};
+
+pub const RESNET50: ResNet = ResNet {
+    blocks: [3, 4, 6, 3],
+    is_deep: true,
+    multiply_adds: 4.09e9,
+    elements: 32e6,
+    weights: 25.6e6,
+};
+
+/// Returns a training step of a ResNet on `n` images of 224 x 224.
+pub fn resnet(network: ResNet, n: usize, device: &WgslDevice) -> Box<dyn Job> {
+    let x = batch([n, 3, 224, 224], device);
+    job(networks::resnet(x, network.blocks, network.is_deep, device))
+}
+
+/// Returns the cost of [`resnet`].
+pub fn resnet_cost(network: ResNet, batch: usize) -> Cost {
+    let (batch, ResNet { multiply_adds, elements, weights, .. }) = (batch as f64, network);
+    let largest = batch * 64.0 * 112.0 * 112.0;
+    step_cost(batch * multiply_adds, largest, batch * elements + 4.0 * weights)
+}
+
+/// Returns a training step of a GPT of GPT-2's size on `n` sequences.
+pub fn gpt2(n: usize, device: &WgslDevice) -> Box<dyn Job> {
+    job(networks::gpt(n, GPT2, device))
+}
+
+/// Returns the cost of [`gpt2`].
+pub fn gpt2_cost(batch: usize) -> Cost {
+    let GptSizes { vocabulary, width, layers, length, .. } = GPT2;
+    let [vocabulary, width, layers, length] =
+        [vocabulary, width, layers, length].map(|size| size as f64);
+    let tokens = batch as f64 * length;
+    let layer_weights = 12.0 * width * width;
+    // The two products of attention, and the linear layer at the end.
+    let of_token = layers * (layer_weights + 2.0 * length * width) + width * vocabulary;
+    let weights = layers * layer_weights + 2.0 * width * vocabulary;
+    let activations = tokens * (20.0 * layers * width + 3.0 * vocabulary);
+    let largest = tokens.max(width) * vocabulary;
+    step_cost(tokens * of_token, largest, activations + 4.0 * weights)
+}
+
+/// A job with products in f16.
+struct InF16 {
+    job: Box<dyn Job>,
+    device: WgslDevice,
+}
+
+impl Job for InF16 {
+    fn run(&mut self) -> JobOutput {
+        let _scope = autocast(&self.device, Precision::F16);
+        self.job.run()
+    }
+}
+
+/// Returns `job` with products in f16.
+pub fn in_f16(job: Box<dyn Job>, device: &WgslDevice) -> Box<dyn Job> {
+    Box::new(InF16 { job, device: *device })
 }

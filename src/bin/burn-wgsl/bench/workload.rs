@@ -36,6 +36,9 @@ pub enum Suite {
     /// The host's time to record small additions (size: number of additions) and training steps
     /// (size: batch size), without waiting for the device
     Host,
+    /// Training steps of ResNet-18, ResNet-50 and a GPT of GPT-2's size, in f32 and with products in f16 (size: batch
+    /// size). Not part of `all`
+    Networks,
     /// Small results that the host waits for, one by one (size: number of elements)
     Wait,
     /// Batches of images: workers, prefetch and form of the upload, and how long steps wait. Not part of `all`
@@ -136,6 +139,9 @@ const TRANSFER: Workload = Workload {
     gpu_only: true,
     ..DEFAULT
 };
+
+const NETWORK: Workload =
+    Workload { suite: Suite::Networks, unit: "batch", max_size: 1 << 10, ..DEFAULT };
 
 const WAIT: Workload = Workload {
     suite: Suite::Wait,
@@ -372,6 +378,60 @@ pub const WORKLOADS: &[Workload] = &[
         cost: train::lstm_cost,
         prepare: train::lstm,
         ..DEFAULT
+    },
+    Workload {
+        name: "resnet18",
+        description: "training step of ResNet-18 on 224x224 images, Adam",
+        sizes: &[32],
+        quick_sizes: &[4],
+        cost: |n| train::resnet_cost(train::RESNET18, n),
+        prepare: |n, device| train::resnet(train::RESNET18, n, device),
+        ..NETWORK
+    },
+    Workload {
+        name: "resnet18 f16",
+        description: "training step of ResNet-18 on 224x224 images, Adam, products in f16",
+        sizes: &[32],
+        quick_sizes: &[4],
+        cost: |n| train::resnet_cost(train::RESNET18, n),
+        prepare: |n, device| train::in_f16(train::resnet(train::RESNET18, n, device), device),
+        ..NETWORK
+    },
+    Workload {
+        name: "resnet50",
+        description: "training step of ResNet-50 on 224x224 images, Adam",
+        sizes: &[32],
+        quick_sizes: &[4],
+        cost: |n| train::resnet_cost(train::RESNET50, n),
+        prepare: |n, device| train::resnet(train::RESNET50, n, device),
+        ..NETWORK
+    },
+    Workload {
+        name: "resnet50 f16",
+        description: "training step of ResNet-50 on 224x224 images, Adam, products in f16",
+        sizes: &[32],
+        quick_sizes: &[4],
+        cost: |n| train::resnet_cost(train::RESNET50, n),
+        prepare: |n, device| train::in_f16(train::resnet(train::RESNET50, n, device), device),
+        ..NETWORK
+    },
+    Workload {
+        name: "gpt2",
+        description: "training step of a GPT of GPT-2's size on 512 tokens, Adam",
+        sizes: &[4],
+        quick_sizes: &[1],
+        cost: |n| train::gpt2_cost(n),
+        prepare: |n, device| train::gpt2(n, device),
+        ..NETWORK
+    },
+    Workload {
+        name: "gpt2 f16",
+        description: "training step of a GPT of GPT-2's size on 512 tokens, Adam, products in f16",
+        sizes: &[4],
+        quick_sizes: &[1],
+        cost: |n| train::gpt2_cost(n),
+        prepare: |n, device| train::in_f16(train::gpt2(n, device), device),
+        ..NETWORK
     },
     Workload {
         name: "add and sync",

@@ -6,6 +6,8 @@ mod burn_api;
 #[path = "../../../../shared/models.rs"]
 #[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
 mod models;
+#[path = "../../../../shared/networks.rs"]
+mod networks;
 #[path = "../../../shared/serve_0_21.rs"]
 mod serve;
 #[path = "../../../shared/workloads.rs"]
@@ -17,4 +19,9 @@ type Inner = burn_flex::Flex;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     serve::serve(Default::default(), "the CPU".into())
+}
+
+/// Burn has no autocast of its own.
+fn autocast(_work: peer_protocol::Work, _device: &burn_api::Device) -> Option<peer_protocol::Work> {
+    None
 }

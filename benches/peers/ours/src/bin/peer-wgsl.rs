@@ -6,14 +6,16 @@ mod burn_api;
 #[path = "../../../../shared/models.rs"]
 #[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
 mod models;
+#[path = "../../../../shared/networks.rs"]
+mod networks;
 #[path = "../../../shared/serve_0_21.rs"]
 mod serve;
 #[path = "../../../shared/workloads.rs"]
 mod workloads;
 
 use burn_wgsl::device::{ResolvedDevice, adapters};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
-use peer_protocol::DeviceChoice;
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice};
+use peer_protocol::{DeviceChoice, Work};
 
 type Inner = Wgsl;
 
@@ -30,4 +32,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     serve::serve(device, about)
+}
+
+/// Runs a workload with products in f16.
+fn autocast(mut work: Work, device: &WgslDevice) -> Option<Work> {
+    let device = *device;
+    Some(Box::new(move || {
+        let _scope = burn_wgsl::autocast(&device, Precision::F16);
+        work()
+    }))
 }
