@@ -1,6 +1,7 @@
 """The PyTorch peer: the workloads of shared/workloads.rs and the protocol of protocol/src/lib.rs.
 
-The argument is `software` (CPU) or `gpu` (CUDA). Eager mode, f32 without TF32.
+The argument is `software` (CPU) or `gpu` (CUDA). Eager mode, f32 without TF32, convolutions by cuDNN's measured choice.
+ResNets with products in f16 keep channels last, as cuDNN's kernels for f16 do.
 """
 
 import json
@@ -156,7 +157,10 @@ class Peer:
 
     def resnet(self, blocks, is_deep):
         x, labels = self.tensor((32, 3, 224, 224), 1), self.labels(32)
-        return self.training(ResNet(blocks, is_deep), lambda model: F.cross_entropy(model(x), labels))
+        model = ResNet(blocks, is_deep)
+        if self.in_f16:
+            model, x = (of.to(memory_format=torch.channels_last) for of in (model, x))
+        return self.training(model, lambda model: F.cross_entropy(model(x), labels))
 
     def gpt2(self, batch=4, length=512, vocabulary=50_257):
         index = torch.arange(batch * length, device=self.device)
@@ -390,6 +394,7 @@ def main():
         device = "cuda"
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
     server = Server(Peer(device))
     for line in sys.stdin:
         command, _, argument = line.rstrip("\n").partition(" ")

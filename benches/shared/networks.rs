@@ -1,4 +1,4 @@
-//! Training steps of networks that people train: ResNet (K. He et al., Deep Residual Learning for Image Recognition,
+//! Training steps of common networks: ResNet (K. He et al., Deep Residual Learning for Image Recognition,
 //! 2015) and a GPT of the size of GPT-2 (A. Radford et al., Language Models are Unsupervised Multitask Learners, 2019),
 //! without dropout. Beside this module are `models` and `burn_api`.
 
@@ -24,9 +24,21 @@ fn convolve((conv, norm): &Normalised, x: Tracked<4>) -> Tracked<4> {
     norm.forward(conv.forward(x))
 }
 
-/// Steps of ResNet-18, `blocks` being 2, 2, 2, 2 and `is_deep` false, or ResNet-50, 3, 4, 6, 3 and true, on images
-/// `[batch, 3, height, width]`.
-pub fn resnet(x: Tracked<4>, blocks: [usize; 4], is_deep: bool, device: &Device) -> Step {
+/// The sizes of a ResNet.
+#[derive(Clone, Copy)]
+pub struct ResNetSizes {
+    /// The blocks of each stage.
+    pub blocks: [usize; 4],
+    /// Whether a block has three convolutions, not two.
+    pub is_deep: bool,
+}
+
+pub const RESNET18: ResNetSizes = ResNetSizes { blocks: [2, 2, 2, 2], is_deep: false };
+pub const RESNET50: ResNetSizes = ResNetSizes { blocks: [3, 4, 6, 3], is_deep: true };
+
+/// Returns training steps of a ResNet on images `[batch, 3, height, width]`.
+pub fn resnet(x: Tracked<4>, sizes: ResNetSizes, device: &Device) -> Step {
+    let ResNetSizes { blocks, is_deep } = sizes;
     let stem = normalised(3, 64, 7, 2, device);
     let mut layers: Vec<Block> = Vec::new();
     let mut from = 64;
@@ -90,7 +102,7 @@ pub const GPT2: GptSizes =
 /// block.
 type GptLayer = (LayerNorm, Linear, Linear, LayerNorm, Linear, Linear);
 
-/// Steps of a GPT on `batch` sequences of tokens. Each token is predicted from those before it.
+/// Returns training steps of a GPT on `batch` sequences of tokens. Each token is predicted from those before it.
 pub fn gpt(batch: usize, sizes: GptSizes, device: &Device) -> Step {
     let GptSizes { vocabulary, width, layers, heads, length } = sizes;
     let linear = |from, to| LinearConfig::new(from, to).init(device);

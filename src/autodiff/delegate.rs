@@ -212,6 +212,10 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
         if rhs.elem::<f64>() == 2.0 && batch_norm::is_centred(&lhs) {
             return Self::float_mul(lhs.clone(), lhs);
         }
+        // The tensor itself, not its node in this thread's graph.
+        if rhs.elem::<f64>() == 1.0 {
+            return lhs;
+        }
         let mut lhs = lhs;
         cast::<C>(Rule::Full, &mut |f| f(&mut lhs, Role::Operand));
         let lhs = graph::local(lhs);

@@ -6,7 +6,10 @@
 //! pass can wait for each other for ever, and a backward pass removes the nodes of other threads.
 //!
 //! So each thread has one graph, and an op takes a node of this graph in the place of a parameter's. A backward pass
-//! gives the gradients of these nodes to the parameters. Each node is used until a backward pass has reached it.
+//! gives the gradients of these nodes to the parameters.
+//!
+//! A backward pass takes the steps of the nodes that it reaches, and Burn forgets where these nodes are. The step of a
+//! node in the place of a parameter names another node, the sink of the graph: so Burn forgets only the sink.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
@@ -37,14 +40,20 @@ thread_local! {
 /// The graphs of all threads: a backward pass can run in another thread than the ops.
 static GRAPHS: Mutex<Vec<Arc<Mutex<ThreadGraph>>>> = Mutex::new(Vec::new());
 
+/// The number of new leaves at which a graph without a backward pass is swept, at least.
+const MANY_LEAVES: usize = 1024;
+
 /// The graph of a thread. None of its tensors has elements.
 struct ThreadGraph {
-    /// A node that no result depends on. The graph is where this node is.
+    /// New leaves are added to the graph of this node, which no result depends on.
     anchor: F,
-    /// By their parameters, the nodes that ops take now.
-    current: FxHashMap<NodeId, StandIn>,
-    /// Those that a backward pass has reached, while results that depend on them wait for another one.
-    reached: Vec<(NodeId, StandIn)>,
+    /// The node that steps of leaves name.
+    sink: F,
+    /// The leaves that were added since the last sweep, and their number at which the graph is swept.
+    added: usize,
+    swept_at: usize,
+    /// The nodes in the places of parameters, by these.
+    stand_ins: FxHashMap<NodeId, StandIn>,
 }
 
 /// A node in the place of a parameter's.
@@ -56,71 +65,75 @@ struct StandIn {
 impl StandIn {
     /// Returns whether results that wait for a backward pass depend on it.
     fn is_used(&self) -> bool {
-        Arc::strong_count(&self.node.node) > 1 && self.parameter.strong_count() > 0
+        Arc::strong_count(&self.node.node) > 1
+    }
+
+    /// Returns whether ops may take it, or results depend on it.
+    fn is_needed(&self) -> bool {
+        self.is_used() || self.parameter.strong_count() > 0
     }
 }
 
 impl ThreadGraph {
-    fn new(parameter: &WgslTensor) -> Self {
-        let anchor =
-            BurnAutodiff::<Wgsl>::float_set_require_grad(without_elements(parameter), true);
-        Self { anchor, current: FxHashMap::default(), reached: Vec::new() }
+    fn new(device_of: &WgslTensor) -> Self {
+        let dtype = device_of.dtype().into();
+        let none = Wgsl::float_empty(Shape::from([0]), &device_of.device(), dtype);
+        let anchor = BurnAutodiff::<Wgsl>::from_inner(none);
+        let anchor = BurnAutodiff::<Wgsl>::float_set_require_grad(anchor, true);
+        // Its step names itself.
+        let sink = join(&anchor);
+        let sink = as_leaf(sink, None);
+        let stand_ins = FxHashMap::default();
+        Self { anchor, sink, added: 0, swept_at: MANY_LEAVES, stand_ins }
     }
 
-    /// Adds a leaf in the place of a parameter.
-    fn add_leaf(&self, parameter: &WgslTensor) -> F {
-        // As a result of the anchor, it comes into this graph.
-        let nodes = [self.anchor.node.clone()];
-        let none = without_elements(parameter);
-        let join = Join.prepare::<NoCheckpointing>(nodes).compute_bound().stateful();
-        let mut leaf = match join {
-            OpsKind::Tracked(prep) => prep.finish((), none.primitive.clone()),
-            OpsKind::UnTracked(prep) => prep.finish(none.primitive.clone()),
-        };
-        // There, a leaf with the same id replaces it.
-        let mut same = F { rc: leaf.rc.clone(), ..none };
-        if let Some(node) = Arc::get_mut(&mut same.node) {
-            node.id = leaf.node.id;
-        }
-        let same = BurnAutodiff::<Wgsl>::float_set_require_grad(same, true);
-        let node =
-            Arc::get_mut(&mut leaf.node).expect("the replaced step had the only other reference");
-        node.parents.clear();
-        node.requirement = same.node.requirement;
-        leaf
+    /// Adds a leaf.
+    fn add_leaf(&mut self) -> F {
+        self.added += 1;
+        as_leaf(join(&self.anchor), Some(self.sink.node.id))
     }
 
     /// Returns the node in the place of a parameter's.
     fn stand_in(&mut self, parameter: &F) -> &F {
         let id = parameter.node.id;
-        if !self.current.contains_key(&id) {
-            let node = self.add_leaf(&parameter.primitive);
-            self.current.insert(id, StandIn { parameter: Arc::downgrade(&parameter.rc), node });
+        if !self.stand_ins.contains_key(&id) {
+            // Burn locks all graphs then, of which one may be in this thread's backward pass.
+            if self.added >= self.swept_at && !IN_BACKWARD.get() {
+                self.sweep();
+            }
+            let node = self.add_leaf();
+            self.stand_ins.insert(id, StandIn { parameter: Arc::downgrade(&parameter.rc), node });
         }
-        &self.current[&id].node
+        &self.stand_ins[&id].node
+    }
+
+    /// Removes the nodes that no backward pass can reach any more, as those of dropped results. The graph's own backward
+    /// passes do so, too; other threads' do not.
+    fn sweep(&mut self) {
+        self.stand_ins.retain(|_, stand_in| stand_in.is_needed());
+        // Burn sweeps at the end of a backward pass.
+        let leaf = self.add_leaf();
+        drop(BurnAutodiff::<Wgsl>::backward(leaf));
+        (self.added, self.swept_at) = (0, (2 * self.stand_ins.len()).max(MANY_LEAVES));
+    }
+
+    /// Returns whether results of this graph wait for a backward pass.
+    fn has_waiting_results(&self) -> bool {
+        self.stand_ins.values().any(StandIn::is_used)
     }
 
     /// Gives the gradients of stand-ins to the parameters.
     fn give_gradients(&mut self, gradients: &mut Gradients) {
-        for (parameter, stand_in) in &self.reached {
+        self.stand_ins.retain(|parameter, stand_in| {
             if let Some(gradient) = gradients.remove::<Wgsl>(&stand_in.node) {
                 gradients.register::<Wgsl>(*parameter, gradient);
             }
-        }
-        let mut is_reached = |parameter: &NodeId, stand_in: &mut StandIn| {
-            let gradient = gradients.remove::<Wgsl>(&stand_in.node);
-            let is_reached = gradient.is_some();
-            if let Some(gradient) = gradient {
-                gradients.register::<Wgsl>(*parameter, gradient);
-            }
-            is_reached || stand_in.parameter.strong_count() == 0
-        };
-        self.reached.extend(self.current.extract_if(|id, stand_in| is_reached(id, stand_in)));
-        self.reached.retain(|(_, stand_in)| stand_in.is_used());
+            stand_in.is_needed()
+        });
     }
 }
 
-/// Adds a result of a graph's anchor to the graph. A leaf replaces it before any backward pass.
+/// The step of a new result, until a leaf replaces it.
 #[derive(Debug)]
 struct Join;
 
@@ -130,10 +143,28 @@ impl Backward<Wgsl, 1> for Join {
     fn backward(self, _: Ops<(), 1>, _: &mut Gradients, _: &mut Checkpointer) {}
 }
 
-fn without_elements(device_of: &WgslTensor) -> F {
-    let dtype = device_of.dtype().into();
-    let none = Wgsl::float_empty(Shape::from([0]), &device_of.device(), dtype);
-    BurnAutodiff::<Wgsl>::from_inner(none)
+/// Adds a result of a node to its graph.
+fn join(anchor: &F) -> F {
+    let none = anchor.primitive.clone();
+    match Join.prepare::<NoCheckpointing>([anchor.node.clone()]).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => prep.finish((), none),
+        OpsKind::UnTracked(prep) => prep.finish(none),
+    }
+}
+
+/// Makes a leaf of a new result: replaces its step by that of a leaf, which names the node `sink`, or the leaf's own.
+fn as_leaf(mut result: F, sink: Option<NodeId>) -> F {
+    let mut leaf = BurnAutodiff::<Wgsl>::from_inner(result.primitive.clone());
+    leaf.rc = result.rc.clone();
+    if let Some(node) = Arc::get_mut(&mut leaf.node) {
+        node.id = sink.unwrap_or(result.node.id);
+    }
+    let leaf = BurnAutodiff::<Wgsl>::float_set_require_grad(leaf, true);
+    let node =
+        Arc::get_mut(&mut result.node).expect("the replaced step had the only other reference");
+    node.parents.clear();
+    node.requirement = leaf.node.requirement;
+    result
 }
 
 /// Calls a function on the graph of this thread, which is created on the device of `parameter`.
@@ -149,23 +180,31 @@ fn with_graph<R>(parameter: &WgslTensor, call: impl FnOnce(&mut ThreadGraph) -> 
     call(&mut graph.lock())
 }
 
+/// Returns whether a node is that of a parameter.
+fn is_parameter(tensor: &F) -> bool {
+    // Nodes with parents are results. Leaves have no depth, but for those in the place of parameters.
+    !tensor.node.requirement.is_none() && tensor.node.parents.is_empty() && tensor.node.order == 0
+}
+
 /// Returns an operand with a node of this thread's graph: another one, if it is a parameter.
 pub(crate) fn local(operand: F) -> F {
-    // Nodes with parents are results. Leaves have no depth, but for those in the place of parameters.
-    if operand.node.requirement.is_none()
-        || !operand.node.parents.is_empty()
-        || operand.node.order > 0
-    {
+    if !is_parameter(&operand) {
         return operand;
     }
     let stand_in = with_graph(&operand.primitive, |graph| graph.stand_in(&operand).clone());
     F { primitive: operand.primitive, ..stand_in }
 }
 
+/// Returns a parameter with a new node of this thread's graph.
+fn new_leaf_of(parameter: F) -> F {
+    let leaf = with_graph(&parameter.primitive, ThreadGraph::add_leaf);
+    F { primitive: parameter.primitive, ..leaf }
+}
+
 /// Adds a leaf without elements to the graph of this thread.
 #[cfg(feature = "train")]
 pub(super) fn leaf(device_of: &WgslTensor) -> F {
-    with_graph(device_of, |graph| graph.add_leaf(device_of))
+    with_graph(device_of, ThreadGraph::add_leaf)
 }
 
 /// Computes gradients, and gives those of nodes in the places of parameters to the parameters.
@@ -188,21 +227,39 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
         "backward: it was called by the gradient of another op, which holds the graph until that gradient is known; \
          compute the inner gradient without `Autodiff`, or after the first backward pass"
     );
-    let root = local(root);
+    // A pass that begins at a leaf takes its step, which must be there.
+    let (parameter, leaf) = match is_parameter(&root) {
+        true => (Some(root.node.id), new_leaf_of(root)),
+        false => (None, root),
+    };
     IN_BACKWARD.set(true);
     let pass = BackwardPass(GRAPH.take());
-    let mut gradients = compute(root);
+    let mut gradients = compute(leaf.clone());
     drop(pass);
-    GRAPHS.lock().retain(|graph| {
-        let mut of_thread = graph.lock();
-        of_thread.give_gradients(&mut gradients);
-        // The last reference is that of a thread that has ended.
-        let waits =
-            of_thread.current.values().any(StandIn::is_used) || !of_thread.reached.is_empty();
-        drop(of_thread);
-        Arc::strong_count(graph) > 1 || waits
-    });
+    if let (Some(parameter), Some(gradient)) = (parameter, gradients.remove::<Wgsl>(&leaf)) {
+        gradients.register::<Wgsl>(parameter, gradient);
+    }
+    // Not under the lock of all: a thread may wait for another one's pass in its own graph.
+    let graphs = GRAPHS.lock().clone();
+    for graph in &graphs {
+        graph.lock().give_gradients(&mut gradients);
+    }
+    drop(graphs);
+    drop_graphs_of_ended_threads();
     gradients
+}
+
+/// Drops the graphs of threads that have ended, unless results of them wait for a backward pass.
+fn drop_graphs_of_ended_threads() {
+    let has_ended = |graph: &&Arc<Mutex<ThreadGraph>>| Arc::strong_count(graph) == 1;
+    let ended: Vec<_> = GRAPHS.lock().iter().filter(has_ended).cloned().collect();
+    for graph in ended {
+        let mut of_thread = graph.lock();
+        of_thread.sweep();
+        if !of_thread.has_waiting_results() {
+            GRAPHS.lock().retain(|other| !Arc::ptr_eq(other, &graph));
+        }
+    }
 }
 
 /// Returns a reference to the node of an operand, to hold until an op has added its own. Otherwise a backward pass of

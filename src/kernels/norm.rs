@@ -48,7 +48,7 @@ params! {
 const MIN_TEAM_LEN: usize = 32;
 
 /// The maximum number of rows of a workgroup that computes gradients: those whose statistics fit
-/// into workgroup memory, and at least one for each team.
+/// into workgroup memory, where rows are read again, and at least one for each team.
 const MAX_ROWS: usize = 64;
 
 /// The kernel of both norms.
@@ -190,8 +190,8 @@ fn is_split(x: &Tensor, width: usize) -> bool {
     policy::of(x.runtime()).splits_lines(x.len() / width, width, rounds_per_row(team, loads))
 }
 
-/// Returns the rounds of an invocation for each row of its team: it reads its loads of the row four times, and each
-/// invocation adds up its columns of all rows of the workgroup.
+/// Returns the rounds of an invocation for each row of its team, at most: it reads its loads of the row four times, and
+/// each invocation adds up its columns of all rows of the workgroup.
 fn rounds_per_row(team: Team, loads: usize) -> usize {
     5 * (loads.div_ceil(team.size as usize) + 1)
 }

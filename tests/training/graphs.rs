@@ -96,6 +96,46 @@ fn joined_graphs_keep_their_gradients() {
     }
 }
 
+/// A thread that only computes, beside one that trains, keeps no results that were dropped. The parameters are new ones
+/// after each step.
+#[test]
+fn passes_of_a_thread_without_backward_passes_are_freed() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let waiting =
+            || burn_wgsl::memory::report(&device).expect("the device is open").waiting_nodes;
+        let before = waiting();
+        let compute = || {
+            for _ in 0..4000 {
+                let parameter = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+                drop((parameter * 2.0).exp());
+            }
+            waiting()
+        };
+        let after = std::thread::scope(|scope| scope.spawn(compute).join().expect("it ends"));
+        assert!(after < before + 4000, "{before} nodes, then {after}, on {device}");
+        // The backward passes of others free what an ended thread has left.
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        drop(x.sum().backward());
+        let left = waiting();
+        assert!(left < before + 100, "{before} nodes, then {left}, on {device}");
+    }
+}
+
+#[test]
+fn a_power_of_one_is_the_parameter_itself() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        let y = x.clone().powf_scalar(1.0);
+        let gradients = (y.clone() * 2.0).sum().backward();
+        for leaf in [x, y] {
+            let gradient = leaf.grad(&gradients).expect("a gradient").into_data();
+            assert_eq!(gradient.to_vec::<f32>().expect("f32"), [2.0; 3], "{device}");
+        }
+    }
+}
+
 #[test]
 fn a_backward_pass_within_another_is_an_error() {
     let _guard = serial_guard();

@@ -4,7 +4,7 @@
 use peer_protocol::{Output, Work, input_values};
 
 use crate::burn_api::*;
-use crate::networks::{self, GPT2};
+use crate::networks::{self, GPT2, RESNET18, RESNET50, ResNetSizes};
 use crate::{autocast, models};
 
 type Prepare = fn(&Device) -> Work;
@@ -86,8 +86,8 @@ fn prepare_in_f32(name: &str, device: &Device) -> Option<Work> {
             large_unary([1 << 16, 1 << 12], device, |x| activation::softmax(x, 1))
         }),
         ("large-transformer-step", |device| transformer_step([16, 256, 512], [6, 8, 2048], device)),
-        ("resnet18-step", |device| resnet([2, 2, 2, 2], false, device)),
-        ("resnet50-step", |device| resnet([3, 4, 6, 3], true, device)),
+        ("resnet18-step", |device| resnet(RESNET18, device)),
+        ("resnet50-step", |device| resnet(RESNET50, device)),
         ("gpt2-step", |device| training(networks::gpt(4, GPT2, &autodiff_device(device)))),
     ];
     let (_, prepare) = table.iter().find(|row| row.0 == name)?;
@@ -192,9 +192,9 @@ fn training(mut step: models::Step) -> Work {
 }
 
 /// A training step of a ResNet on 32 images of 224 x 224.
-fn resnet(blocks: [usize; 4], is_deep: bool, device: &Device) -> Work {
+fn resnet(sizes: ResNetSizes, device: &Device) -> Work {
     let x = tracked([32, 3, 224, 224], 1, device);
-    training(networks::resnet(x, blocks, is_deep, &autodiff_device(device)))
+    training(networks::resnet(x, sizes, &autodiff_device(device)))
 }
 
 /// A training step of a transformer on sequences `[batch, length, width]`.

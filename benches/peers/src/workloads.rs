@@ -146,8 +146,9 @@ pub fn matching(patterns: &[String], with_large: bool) -> Result<Vec<&'static Wo
 
 /// Formats names and descriptions, one workload per line.
 pub fn list(workloads: &[&Workload]) -> String {
+    let width = workloads.iter().map(|workload| workload.name.len() + 2).max().unwrap_or(0);
     workloads
         .iter()
-        .map(|workload| format!("{:<18}{}\n", workload.name, workload.description))
+        .map(|workload| format!("{:<width$}{}\n", workload.name, workload.description))
         .collect()
 }

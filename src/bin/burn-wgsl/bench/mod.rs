@@ -174,7 +174,11 @@ fn measure_size(
                 Metrics::from_timing(timing, &cost, &device.ceilings, error, arguments.profile);
             metrics.ok_or_else(|| "no samples were taken".to_owned())
         });
-        match metrics {
+        match metrics.map(|metrics| Metrics {
+            // Each run waits, for the device or for a copy.
+            limit: metrics.limit.filter(|_| !workload.waits()),
+            ..metrics
+        }) {
             Ok(metrics) => Outcome::Measured(Box::new(metrics)),
             Err(reason) => Outcome::Failed { reason },
         }

@@ -173,6 +173,10 @@ impl DeviceTimer {
         if self.job.is_host_time() {
             return;
         }
+        if self.runs == 1 {
+            self.latencies.push(elapsed.as_secs_f64());
+            return;
+        }
         let start = Instant::now();
         for _ in 0..MAX_SINGLE_RUNS.min(self.runs) {
             let latency = self.time(1);

@@ -6,7 +6,7 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 use super::cost::Cost;
 use super::job::{Job, JobOutput, op};
 use models::{CLASSES, Step};
-use networks::{GPT2, GptSizes};
+use networks::{GPT2, GptSizes, ResNetSizes};
 
 #[path = "../../../../benches/shared/burn_0_21.rs"]
 #[allow(
@@ -121,39 +121,26 @@ pub fn lstm_cost(batch: usize) -> Cost {
     step_cost(tokens * weights, tokens * width, 40.0 * tokens * width + 4.0 * weights)
 }
 
-/// A ResNet.
+/// A ResNet, and what it costs.
 #[derive(Clone, Copy)]
 pub struct ResNet {
-    /// The blocks of each stage.
-    blocks: [usize; 4],
-    /// Whether blocks have three convolutions.
-    is_deep: bool,
+    sizes: ResNetSizes,
     /// The multiply-adds of an image of 224 x 224, and the elements of all results.
     multiply_adds: f64,
     elements: f64,
     weights: f64,
 }
 
-pub const RESNET18: ResNet = ResNet {
-    blocks: [2, 2, 2, 2],
-    is_deep: false,
-    multiply_adds: 1.82e9,
-    elements: 7.1e6,
-    weights: 11.7e6,
-};
+pub const RESNET18: ResNet =
+    ResNet { sizes: networks::RESNET18, multiply_adds: 1.82e9, elements: 7.1e6, weights: 11.7e6 };
 
-pub const RESNET50: ResNet = ResNet {
-    blocks: [3, 4, 6, 3],
-    is_deep: true,
-    multiply_adds: 4.09e9,
-    elements: 32e6,
-    weights: 25.6e6,
-};
+pub const RESNET50: ResNet =
+    ResNet { sizes: networks::RESNET50, multiply_adds: 4.09e9, elements: 32e6, weights: 25.6e6 };
 
 /// Returns a training step of a ResNet on `n` images of 224 x 224.
 pub fn resnet(network: ResNet, n: usize, device: &WgslDevice) -> Box<dyn Job> {
     let x = batch([n, 3, 224, 224], device);
-    job(networks::resnet(x, network.blocks, network.is_deep, device))
+    job(networks::resnet(x, network.sizes, device))
 }
 
 /// Returns the cost of [`resnet`].

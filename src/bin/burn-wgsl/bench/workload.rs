@@ -74,6 +74,13 @@ pub struct Workload {
     pub gpu_only: bool,
 }
 
+impl Workload {
+    /// Returns whether each run waits for the device, or copies to or from it.
+    pub fn waits(&self) -> bool {
+        matches!(self.suite, Suite::Wait | Suite::Transfer)
+    }
+}
+
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
