@@ -104,8 +104,8 @@ fn softmax_shift(maximum: f32) -> f32 {
     return select(maximum, 0.0, is_negative_inf(maximum));
 }
 
-// 1 - erf(x) for x >= 0 (W. H. Press et al., Numerical Recipes, erfcc). The formula has a relative error below 1.2e-7; in
-// f32, which rounds x * x, it is 5e-7 below 1, and 2e-5 where the result is 1e-35.
+// 1 - erf(x) for x >= 0 (W. H. Press et al., Numerical Recipes, erfcc). The formula has a relative error below
+// 1.2e-7; in f32, which rounds x * x, it is 5e-7 below 1, and 2e-5 where the result is 1e-35.
 fn erfc_positive(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.5 * x);
     return t * exp_(-x * x - 1.26551223 + t * (1.00002368 + t * (0.37409196 + t * (0.09678418

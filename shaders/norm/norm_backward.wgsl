@@ -7,9 +7,9 @@
 // CENTER: layer norm. Otherwise RMS norm: both means that are subtracted are replaced by zero.
 // Each team computes rows, one after the other.
 // HOLD: each member adds up its columns in registers, and the teams of a workgroup, whose members are neighbours
-// (TEAM_STRIDE = 1), add up theirs in the end. Otherwise, each invocation adds up columns of the workgroup's rows in the
-// end, which are still in the cache.
-// Rounds: for each row of a team, 5 len / TEAM_SIZE; with HOLD, of the loops of a workgroup, WORKGROUP_SIZE / TEAM_SIZE.
+// (TEAM_STRIDE = 1), add up theirs in the end. Otherwise, each invocation adds up columns of the workgroup's rows in
+// the end, which are still in the cache.
+// Rounds: for each row of a team, 5 len / TEAM_SIZE.
 //#include "lib/vector"
 //#include "lib/team"
 

@@ -46,7 +46,8 @@ thread_local! {
     static PARTS: RefCell<VecDeque<(Identity, Part)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Tells the node of a tensor from others. `require_grad` keeps the id, and makes another node while the first is there.
+/// Tells the node of a tensor from others. `require_grad` keeps the id, and makes another node while the first is
+/// there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     id: NodeId,

@@ -107,8 +107,8 @@ impl ThreadGraph {
         &self.stand_ins[&id].node
     }
 
-    /// Removes the nodes that no backward pass can reach any more, as those of dropped results. The graph's own backward
-    /// passes do so, too; other threads' do not.
+    /// Removes the nodes that no backward pass can reach any more, as those of dropped results. The graph's own
+    /// backward passes do so, too; other threads' do not.
     fn sweep(&mut self) {
         self.stand_ins.retain(|_, stand_in| stand_in.is_needed());
         // Burn sweeps at the end of a backward pass.

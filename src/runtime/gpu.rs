@@ -449,8 +449,8 @@ impl Gpu {
         })
     }
 
-    /// Waits until `is_done`, or until a submission has finished, or all if it is `None`. Returns an error if the device
-    /// makes no progress.
+    /// Waits until `is_done`, or until a submission has finished, or all if it is `None`. Returns an error if the
+    /// device makes no progress.
     pub fn wait_until(
         &self,
         submission: Option<wgpu::SubmissionIndex>,

@@ -31,9 +31,9 @@ pub(crate) fn gradients_of<B: AutodiffBackend, const D: usize>(
 
 /// Returns a module with the same parameters, and nodes of its own for them.
 ///
-/// Burn's `Autodiff` of 0.21 joins graphs that share a node, and loses track of where nodes are if it joins them more than
-/// once: a backward pass through one part of a joined graph can then delete the others. So two graphs that are kept at
-/// the same time must not share parameters. This crate's `Autodiff` joins none.
+/// Burn's `Autodiff` of 0.21 joins graphs that share a node, and loses track of where nodes are if it joins them more
+/// than once: a backward pass through one part of a joined graph can then delete the others. So two graphs that are
+/// kept at the same time must not share parameters. This crate's `Autodiff` joins none.
 pub(crate) fn with_own_nodes<B: AutodiffBackend, M: Module<B>>(module: &M) -> M {
     module.clone().map(&mut OwnNodes { seen: HashMap::new() })
 }

@@ -74,8 +74,8 @@ fn a_backward_pass_can_run_in_another_thread() {
     }
 }
 
-/// Burn's graphs of inputs are joined here with that of a result, and then with each other. In Burn 0.21 the result is no
-/// longer found in some rounds, and its parameters have no gradient.
+/// Burn's graphs of inputs are joined here with that of a result, and then with each other. In Burn 0.21 the result is
+/// no longer found in some rounds, and its parameters have no gradient.
 #[test]
 fn joined_graphs_keep_their_gradients() {
     let _guard = serial_guard();

@@ -13,7 +13,8 @@ use crate::tensor::DType;
 /// members read neighbouring addresses of their line.
 const ALONG: [(usize, Team); 3] =
     [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
-/// The team that holds lines which are too long for those of [`ALONG`]. 256 invocations are the default limit of WebGPU.
+/// The team that holds lines which are too long for those of [`ALONG`]. 256 invocations are the default limit of
+/// WebGPU.
 const WIDE: Team = Team { workgroup_size: 256, size: 256, stride: 1, subgroup: false };
 /// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
 /// registers, with which 10 to 18 waves or warps fit on a processor of AMD or NVIDIA.
