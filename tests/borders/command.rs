@@ -109,7 +109,7 @@ fn every_report_format_compares_a_gpu_with_the_cpu() {
 
         let csv = read(&csv);
         let (header, rows) = csv.split_once('\n').expect("the CSV file has a header");
-        assert_eq!(header.split(',').count(), 20, "{csv}");
+        assert_eq!(header.split(',').count(), 21, "{csv}");
         let workloads = ["add,n,", "gelu,n,", "chain,n,", "add f16,n,"];
         // Two sizes, two devices.
         assert_eq!(rows.lines().count(), workloads.len() * 2 * 2, "{csv}");
