@@ -76,9 +76,7 @@ impl StandIn {
 
 impl ThreadGraph {
     fn new(device_of: &WgslTensor) -> Self {
-        let dtype = device_of.dtype().into();
-        let none = Wgsl::float_empty(Shape::from([0]), &device_of.device(), dtype);
-        let anchor = BurnAutodiff::<Wgsl>::from_inner(none);
+        let anchor = BurnAutodiff::<Wgsl>::from_inner(without_elements(device_of));
         let anchor = BurnAutodiff::<Wgsl>::float_set_require_grad(anchor, true);
         // Its step names itself.
         let sink = join(&anchor);
@@ -99,7 +97,7 @@ impl ThreadGraph {
         if !self.stand_ins.contains_key(&id) {
             // Burn locks all graphs then, of which one may be in this thread's backward pass.
             if self.added >= self.swept_at && !IN_BACKWARD.get() {
-                self.sweep();
+                self.sweep(&parameter.primitive);
             }
             let node = self.add_leaf();
             self.stand_ins.insert(id, StandIn { parameter: Arc::downgrade(&parameter.rc), node });
@@ -109,10 +107,10 @@ impl ThreadGraph {
 
     /// Removes the nodes that no backward pass can reach any more, as those of dropped results. The graph's own
     /// backward passes do so, too; other threads' do not.
-    fn sweep(&mut self) {
+    fn sweep(&mut self, device_of: &WgslTensor) {
         self.stand_ins.retain(|_, stand_in| stand_in.is_needed());
-        // Burn sweeps at the end of a backward pass.
-        let leaf = self.add_leaf();
+        // Burn sweeps at the end of a backward pass. The anchor's device may be closed.
+        let leaf = F { primitive: without_elements(device_of), ..self.add_leaf() };
         drop(BurnAutodiff::<Wgsl>::backward(leaf));
         (self.added, self.swept_at) = (0, (2 * self.stand_ins.len()).max(MANY_LEAVES));
     }
@@ -141,6 +139,10 @@ impl Backward<Wgsl, 1> for Join {
     type State = ();
 
     fn backward(self, _: Ops<(), 1>, _: &mut Gradients, _: &mut Checkpointer) {}
+}
+
+fn without_elements(device_of: &WgslTensor) -> WgslTensor {
+    Wgsl::float_empty(Shape::from([0]), &device_of.device(), device_of.dtype().into())
 }
 
 /// Adds a result of a node to its graph.
@@ -245,17 +247,17 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
         graph.lock().give_gradients(&mut gradients);
     }
     drop(graphs);
-    drop_graphs_of_ended_threads();
+    drop_graphs_of_ended_threads(&leaf.primitive);
     gradients
 }
 
 /// Drops the graphs of threads that have ended, unless results of them wait for a backward pass.
-fn drop_graphs_of_ended_threads() {
+fn drop_graphs_of_ended_threads(device_of: &WgslTensor) {
     let has_ended = |graph: &&Arc<Mutex<ThreadGraph>>| Arc::strong_count(graph) == 1;
     let ended: Vec<_> = GRAPHS.lock().iter().filter(has_ended).cloned().collect();
     for graph in ended {
         let mut of_thread = graph.lock();
-        of_thread.sweep();
+        of_thread.sweep(device_of);
         if !of_thread.has_waiting_results() {
             GRAPHS.lock().retain(|other| !Arc::ptr_eq(other, &graph));
         }
