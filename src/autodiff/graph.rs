@@ -141,6 +141,7 @@ impl Backward<Wgsl, 1> for Join {
     fn backward(self, _: Ops<(), 1>, _: &mut Gradients, _: &mut Checkpointer) {}
 }
 
+/// Returns a tensor without elements, on the device of another.
 fn without_elements(device_of: &WgslTensor) -> WgslTensor {
     Wgsl::float_empty(Shape::from([0]), &device_of.device(), device_of.dtype().into())
 }
@@ -158,9 +159,8 @@ fn join(anchor: &F) -> F {
 fn as_leaf(mut result: F, sink: Option<NodeId>) -> F {
     let mut leaf = BurnAutodiff::<Wgsl>::from_inner(result.primitive.clone());
     leaf.rc = result.rc.clone();
-    if let Some(node) = Arc::get_mut(&mut leaf.node) {
-        node.id = sink.unwrap_or(result.node.id);
-    }
+    let node = Arc::get_mut(&mut leaf.node).expect("nothing else has the node of a new tensor");
+    node.id = sink.unwrap_or(result.node.id);
     let leaf = BurnAutodiff::<Wgsl>::float_set_require_grad(leaf, true);
     let node =
         Arc::get_mut(&mut result.node).expect("the replaced step had the only other reference");
@@ -169,11 +169,11 @@ fn as_leaf(mut result: F, sink: Option<NodeId>) -> F {
     result
 }
 
-/// Calls a function on the graph of this thread, which is created on the device of `parameter`.
-fn with_graph<R>(parameter: &WgslTensor, call: impl FnOnce(&mut ThreadGraph) -> R) -> R {
+/// Calls a function on the graph of this thread. A new one has its tensors on the device of another tensor.
+fn with_graph<R>(device_of: &WgslTensor, call: impl FnOnce(&mut ThreadGraph) -> R) -> R {
     let graph = GRAPH.with_borrow_mut(|graph| {
         let new = || {
-            let graph = Arc::new(Mutex::new(ThreadGraph::new(parameter)));
+            let graph = Arc::new(Mutex::new(ThreadGraph::new(device_of)));
             GRAPHS.lock().push(graph.clone());
             graph
         };
@@ -230,15 +230,15 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
          compute the inner gradient without `Autodiff`, or after the first backward pass"
     );
     // A pass that begins at a leaf takes its step, which must be there.
-    let (parameter, leaf) = match is_parameter(&root) {
+    let (parameter, root) = match is_parameter(&root) {
         true => (Some(root.node.id), new_leaf_of(root)),
         false => (None, root),
     };
     IN_BACKWARD.set(true);
     let pass = BackwardPass(GRAPH.take());
-    let mut gradients = compute(leaf.clone());
+    let mut gradients = compute(root.clone());
     drop(pass);
-    if let (Some(parameter), Some(gradient)) = (parameter, gradients.remove::<Wgsl>(&leaf)) {
+    if let (Some(parameter), Some(gradient)) = (parameter, gradients.remove::<Wgsl>(&root)) {
         gradients.register::<Wgsl>(parameter, gradient);
     }
     // Not under the lock of all: a thread may wait for another one's pass in its own graph.
@@ -247,7 +247,7 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
         graph.lock().give_gradients(&mut gradients);
     }
     drop(graphs);
-    drop_graphs_of_ended_threads(&leaf.primitive);
+    drop_graphs_of_ended_threads(&root.primitive);
     gradients
 }
 

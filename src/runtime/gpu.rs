@@ -415,16 +415,17 @@ impl Gpu {
 
     /// Returns whether all submissions have finished.
     pub fn is_idle(&self) -> bool {
-        let is_idle = !self.is_lost() && self.reclaim();
+        let is_idle = self.reclaim();
         if is_idle {
             self.in_flight.goes_on();
         }
         is_idle
     }
 
-    /// Lets wgpu free what finished submissions used. Returns whether all have finished.
+    /// Lets wgpu free what finished submissions used. Returns whether all have finished, and the device is there.
     pub fn reclaim(&self) -> bool {
-        self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
+        !self.is_lost()
+            && self.device.poll(wgpu::PollType::Poll).is_ok_and(|status| status.is_queue_empty())
     }
 
     /// Returns whether at least `count` submissions have not finished.
