@@ -10,6 +10,7 @@ use std::sync::Once;
 use burn::tensor::activation::softmax;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore};
 use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData, s};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{gpus, runtimes, without_fallbacks};
@@ -192,6 +193,37 @@ fn oversized_tensors_of_16_bits_are_converted() {
         Tensor::<Wgsl, 2>::full([3001, 1003], 2.5, (device, burn::tensor::DType::F16))
             .cast(FloatDType::F32)
     });
+}
+
+#[test]
+fn oversized_tensors_of_16_bits_are_copied() {
+    let half = |shape, device: &WgslDevice| matrix(shape, device).cast(FloatDType::F16);
+    check("cat", |device| {
+        let rows = vec![half([3001, 1002], device), half([77, 1002], device)];
+        Tensor::cat(rows, 0).cast(FloatDType::F32)
+    });
+    check("slice_assign", |device| {
+        let value = half([900, 2500], device).transpose();
+        half([3001, 1002], device).slice_assign(s![400..2900, 50..950], value).cast(FloatDType::F32)
+    });
+    // In f32, the table would exceed a binding.
+    check("select", |device| {
+        let indices = Tensor::from_ints([1499, 0, 700], device);
+        half([1500, 1002], device).select(0, indices).cast(FloatDType::F32)
+    });
+}
+
+#[test]
+fn oversized_tensors_are_quantised_in_blocks() {
+    let scheme =
+        QuantScheme::default().with_level(QuantLevel::block([17])).with_store(QuantStore::Native);
+    let quantised =
+        |device: &WgslDevice| matrix([3001, 17 * 59], device).quantize_dynamic(&scheme).into_data();
+    let expected = quantised(&WgslDevice::Cpu);
+    for device in devices() {
+        let found = without_fallbacks(&device.to_string(), || quantised(&device));
+        assert!(found.bytes == expected.bytes, "{device}");
+    }
 }
 
 #[test]

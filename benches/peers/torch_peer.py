@@ -169,6 +169,19 @@ class Peer:
         model = Gpt(vocabulary, 768, 12, 12, length)
         return self.training(model, lambda model: F.cross_entropy(model(tokens), following))
 
+    def gpt2_token(self, dtype, length=512, vocabulary=50_257, width=768, layers=12, heads=12):
+        model = Gpt(vocabulary, width, layers, heads, length).to(self.device, dtype).eval()
+        kept = torch.zeros(layers, 2, 1, heads, length, width // heads, dtype=dtype)
+        kept = kept.to(self.device)
+        token = torch.zeros(1, dtype=torch.long, device=self.device)
+
+        @torch.inference_mode()
+        def work():
+            token.copy_(model.next_token(token, kept))
+            return [token.double()]
+
+        return work
+
     def autocast(self, prepare):
         """Returns a workload with products in f16."""
         self.in_f16 = True
@@ -258,6 +271,18 @@ class Gpt(nn.Module):
             x = x + down(F.gelu(up(norm2(x))))
         return self.out(self.norm(x)).flatten(0, 1)
 
+    def next_token(self, token, kept):
+        """Reads a token after others whose keys and values are `kept`, which has room for its own at the end."""
+        last = kept.shape[4] - 1
+        x = self.tokens(token) + self.positions.weight[last]
+        for (norm1, qkv, projection, norm2, up, down), keys_and_values in zip(self.layers, kept):
+            q, *kv = qkv(norm1(x)).reshape(3, 1, self.heads, 1, -1).unbind()
+            keys_and_values[:, :, :, last:] = torch.stack(kv)
+            y = F.scaled_dot_product_attention(q, *keys_and_values)
+            x = x + projection(y.reshape(1, -1))
+            x = x + down(F.gelu(up(norm2(x))))
+        return self.out(self.norm(x)).argmax(1)
+
 
 WORKLOADS = {
     "matmul-256": lambda peer: peer.matmul(256, 256, 256),
@@ -298,6 +323,8 @@ WORKLOADS = {
     "resnet18-step": lambda peer: peer.resnet((2, 2, 2, 2), False),
     "resnet50-step": lambda peer: peer.resnet((3, 4, 6, 3), True),
     "gpt2-step": Peer.gpt2,
+    "gpt2-token": lambda peer: peer.gpt2_token(torch.float32),
+    "gpt2-token-f16": lambda peer: peer.gpt2_token(torch.float16),
 }
 AUTOCAST = {
     f"{name}-autocast": lambda peer, prepare=WORKLOADS[name]: peer.autocast(prepare)

@@ -12,6 +12,7 @@ pub use burn::nn::{
 pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+pub use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 pub use burn::tensor::{DType, TensorData, activation};
 
 use burn::tensor::backend::BackendTypes;
@@ -30,6 +31,7 @@ pub type Tracked<const D: usize> = Tensor<Outer, D>;
 /// Integers, as labels and tokens.
 pub type Ids<const D: usize> = Tensor<Outer, D, Int>;
 pub type Labels = Ids<1>;
+pub type UntrackedIds<const D: usize> = Tensor<Inner, D, Int>;
 pub type BatchNorm = burn::nn::BatchNorm<Outer>;
 pub type Embedding = burn::nn::Embedding<Outer>;
 pub type LayerNorm = burn::nn::LayerNorm<Outer>;
@@ -37,6 +39,14 @@ pub type Linear = burn::nn::Linear<Outer>;
 pub type Lstm = burn::nn::Lstm<Outer>;
 pub type Conv2d = burn::nn::conv::Conv2d<Outer>;
 pub type TransformerEncoder = burn::nn::transformer::TransformerEncoder<Outer>;
+
+/// Layers without gradients.
+pub mod untracked {
+    use super::Inner;
+
+    pub type LayerNorm = burn::nn::LayerNorm<Inner>;
+    pub type Linear = burn::nn::Linear<Inner>;
+}
 
 /// The trait bound of a trainable model.
 pub trait Model: AutodiffModule<Outer> {}

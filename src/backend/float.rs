@@ -33,15 +33,15 @@ macro_rules! float_contract {
             float_expand(tensor: F, shape: Shape) -> F as Stored = views::expand(tensor, &shape);
             float_repeat_dim(tensor: F, dim: Axis, times: Size) -> F as Stored =
                 views::repeat_dim(tensor, dim, times), else cpu;
-            float_cat(tensors: VecF, dim: Axis) -> F = views::cat(tensors, dim), else cpu;
+            float_cat(tensors: VecF, dim: Axis) -> F as Half = views::cat(tensors, dim), else cpu;
             float_unfold(tensor: F, dim: Axis, size: Size, step: Size) -> F as Stored =
                 views::unfold(tensor, dim, size, step);
             float_slice(tensor: F, slices: Slices) -> F as Stored = slice(tensor, slices);
-            float_slice_assign(tensor: F, slices: Slices, value: F) -> F gradient slice =
+            float_slice_assign(tensor: F, slices: Slices, value: F) -> F as Half gradient slice =
                 slice_assign(tensor, slices, value);
             float_gather(dim: Axis, tensor: F, indices: Indices) -> F =
                 gather::gather(dim, tensor, indices), else cpu;
-            float_select(tensor: F, dim: Axis, indices: Indices) -> F =
+            float_select(tensor: F, dim: Axis, indices: Indices) -> F as Half =
                 gather::select(tensor, dim, indices), else cpu;
             float_scatter_add(dim: Axis, tensor: F, indices: Indices, value: F) -> F =
                 scatter::scatter_add(dim, tensor, indices, value), else cpu;

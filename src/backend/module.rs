@@ -7,7 +7,7 @@ use super::contract::prelude::*;
 macro_rules! module_contract {
     ($apply:ident) => {
         $apply! {
-            embedding(weights: F, indices: Indices) -> F =
+            embedding(weights: F, indices: Indices) -> F as Half =
                 gather::embedding(weights, indices), else cpu;
             embedding_backward(weights: F, output_grad: F, indices: Indices) -> F =
                 scatter::embedding_backward(weights, output_grad, indices), else cpu;

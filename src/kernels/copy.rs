@@ -6,7 +6,7 @@ use crate::kernels::launch::parts;
 use crate::kernels::ops::map::Map;
 use crate::kernels::transpose;
 use crate::runtime::{Runtime, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 /// Returns the elementwise computation of a copy.
 pub(crate) fn copy_map(dtype: DType) -> Map {
@@ -14,10 +14,14 @@ pub(crate) fn copy_map(dtype: DType) -> Map {
 }
 
 /// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`. Kernels store words:
-/// tensors of 16 bits are only written as a whole, by `cast`.
+/// those of 16-bit elements must be whole pairs.
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
     if tensor.dtype().is_half() {
-        return Err(Error::Unsupported("a copy to a view of 16-bit elements"));
+        let tensor = tensor.view(expand_layout(tensor.layout(), view.shape())?);
+        let [Some(from), Some(to)] = [pairs(&tensor)?, pairs(view)?] else {
+            return Err(Error::Unsupported("a copy to a view of single 16-bit elements"));
+        };
+        return write(&from, &to);
     }
     if parts::any_oversized([tensor, view]) {
         let tensor = tensor.view(expand_layout(tensor.layout(), view.shape())?);
@@ -27,6 +31,27 @@ pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
         return Ok(());
     }
     copy_map(tensor.dtype()).write_to(std::slice::from_ref(tensor), view)
+}
+
+/// Returns a tensor of 16-bit elements as words of two, which kernels move as they are; `None` if they are not whole
+/// pairs.
+///
+/// # Errors
+///
+/// Returns an error if the memory cannot be computed.
+pub(crate) fn pairs(tensor: &Tensor) -> Result<Option<Tensor>> {
+    let Some(layout) = tensor.layout().pairs() else { return Ok(None) };
+    tensor.buffer()?;
+    Ok(Some(tensor.view_as(layout, DType::U32)))
+}
+
+/// Returns packed words as 16-bit elements: the inverse of [`pairs`].
+pub(crate) fn unpaired(words: &Tensor, dtype: DType) -> Tensor {
+    let mut shape: Shape = words.shape().into();
+    if let Some(last) = shape.last_mut() {
+        *last *= 2;
+    }
+    words.view_as(Layout::contiguous(&shape), dtype)
 }
 
 /// Returns a packed copy of a tensor of words.

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use crate::kernels::fusion::prologue;
 use crate::kernels::launch::walk::Walk;
-use crate::kernels::launch::{Launch, Reads, variants_of, workgroups_for};
+use crate::kernels::launch::{Launch, Reads, parts, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, below, bools, cases, ints, permuted};
-use crate::kernels::{cast, views};
+use crate::kernels::{cast, copy, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
@@ -103,8 +103,22 @@ pub(super) fn expand_indices(indices: Tensor, axis: usize, shape: &[usize]) -> R
     views::expand(views::reshape(indices, &along_axis)?, &full)
 }
 
-/// Returns the slices of `tensor` along `axis` at one-dimensional `indices`.
+/// Returns the slices of `tensor` along `axis` at one-dimensional `indices`. Of 16-bit elements, the result has their
+/// type if they are read as they are stored, or f32.
 pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
+    if tensor.dtype().is_half() {
+        let has_rows = axis + 1 < tensor.shape().len() && !tensor.is_empty();
+        // The kernel computes what is pending, unless it is too large in f32.
+        let is_stored = tensor.pending().is_none()
+            || parts::exceed_binding(tensor.runtime(), tensor.shape(), DType::F32);
+        if has_rows
+            && is_stored
+            && let Some(words) = copy::pairs(&tensor)?
+        {
+            return Ok(copy::unpaired(&select(words, axis, indices)?, tensor.dtype()));
+        }
+        return select(cast::to_compute_type(tensor)?, axis, indices);
+    }
     let indices = expand_indices(indices, axis, tensor.shape())?;
     gather(axis, tensor, indices)
 }
@@ -131,6 +145,9 @@ pub const CASES: &[Case] = cases! {
     float_gather(0, [4, 6], below(4, &[9, 6]));
     float_gather(2, permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5]));
     float_select([5, 4, 3], 1, below(4, &[7]));
+    // Of 16 bits, in words of two.
+    float_select([5, 4, 6], 1, below(4, &[7]));
+    float_select(permuted(&[3, 5, 6], &[1, 0, 2]), 0, below(5, &[4]));
     int_gather(1, ints(&[4, 6]), below(6, &[4, 3]));
     int_select(ints(&[5, 4]), 0, below(5, &[9]));
     bool_gather(1, bools(&[4, 6]), below(6, &[4, 3]));

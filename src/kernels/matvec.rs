@@ -152,6 +152,7 @@ pub(crate) fn matvec(
     }
     .defer(&PendingResult {
         vec4: kernel.out_vec4,
+        reads_parameter: true,
         prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],
         ..PendingResult::scalars(runtime, &[splits, outputs], DType::F32)
     })?;

@@ -294,6 +294,9 @@ fn normalise(
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
     let kernel = holding(kernel, &x, rows, loads, MAX_HELD);
+    let mut prologues = prologue::conversions(&inputs);
+    prologues.retain(|(input, _)| *input > 0);
+    prologues.push((0, reads(&kernel)));
     Launch {
         kernel: &kernel,
         inputs: &inputs,
@@ -310,7 +313,7 @@ fn normalise(
     }
     .defer(&PendingResult {
         vec4: kernel.vec4,
-        prologues: &[(0, reads(&kernel))],
+        prologues: &prologues,
         ..PendingResult::scalars(x.runtime(), x.shape(), DType::F32)
     })
 }
@@ -392,6 +395,11 @@ pub fn variants() -> Vec<Variant> {
     let mut variants = variants_of(kernels.iter().copied());
     variants.extend(variants_of(backward.iter().copied()));
     variants.extend(epilogue::samples(kernels.iter().copied()));
+    for input in [1, 2] {
+        let has_input = |kernel: &&NormKernel| input == 1 || kernel.center;
+        let kernels: Vec<_> = kernels.iter().filter(has_input).copied().collect();
+        variants.extend(prologue::samples_of_conversions(&kernels, input));
+    }
     variants.extend(prologue::samples(kernels, 0));
     variants.extend(prologue::samples(backward.iter().copied(), 0));
     variants.extend(prologue::samples(backward, 2));

@@ -3,14 +3,14 @@
 
 use smallvec::SmallVec;
 
-use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Result, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 /// The fragments of the shaders.
 pub(super) const FRAGMENTS: &[Fragment] =
@@ -187,6 +187,9 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
 pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, Tensor)> {
     let tensor = views::packed(tensor)?;
     let (blocks, block) = format.blocks(tensor.shape())?;
+    if tensor.is_oversized() && blocks > 1 {
+        return quantize_halves(&tensor, blocks, format);
+    }
     let scales = if format.block.is_none() && tensor.len() > SPLIT_LEN {
         block_scales(&max_magnitude(&tensor, format)?, ScalePass::Fit, 1, 1, format)?
     } else {
@@ -194,6 +197,24 @@ pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, 
     };
     let words = to_words(&tensor, Some(&scales.reciprocals), format)?;
     Ok((words, scales.scales))
+}
+
+/// Quantises both halves of a packed tensor of several blocks.
+fn quantize_halves(
+    tensor: &Tensor,
+    blocks: usize,
+    format: QuantFormat,
+) -> Result<(Tensor, Tensor)> {
+    let block = tensor.len() / blocks;
+    // So many blocks are whole words.
+    let first = (blocks / 2).next_multiple_of(parts::ALIGNED).min(blocks - 1) * block;
+    let half = |start: usize, len: usize| {
+        let flat = tensor.view(Layout::contiguous(&[tensor.len()]));
+        quantize_dynamic(flat.view(flat.layout().narrow(0, start, len)), format)
+    };
+    let (words, scales) = half(0, first)?;
+    let (more_words, more_scales) = half(first, tensor.len() - first)?;
+    Ok((views::cat(vec![words, more_words], 0)?, views::cat(vec![scales, more_scales], 0)?))
 }
 
 /// Quantises floats with the given scales. Scales that are not valid divisors are replaced by the

@@ -140,7 +140,8 @@ pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor>
     Ok(out)
 }
 
-/// Replaces a slice of the tensor by `value`.
+/// Replaces a slice of the tensor by `value`. The result has the type of the tensor, or f32 if single elements of 16
+/// bits must be written.
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
     if pending::is_pending_zero(&tensor)
@@ -150,10 +151,21 @@ pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result
         let copy = copy_map(value.dtype());
         return pending::defer_padded(&copy, packed(value)?, padding, tensor.shape());
     }
+    let target = Layout::contiguous(tensor.shape()).slice(axes);
+    if tensor.dtype().is_half() && target.pairs().is_none() {
+        let [tensor, value] = [tensor, value].map(cast::to_compute_type);
+        return slice_assign(tensor?, axes, value?);
+    }
+    let value = in_pairs(value)?;
     let tensor = writable(tensor)?;
-    let target = tensor.view(tensor.layout().slice(axes));
-    copy::write(&value, &target)?;
+    copy::write(&value, &tensor.view(target))?;
     Ok(tensor)
+}
+
+/// Returns a tensor of which the elements are pairs if they have 16 bits and the last axis has an even size.
+fn in_pairs(tensor: Tensor) -> Result<Tensor> {
+    let is_single = tensor.dtype().is_half() && tensor.layout().pairs().is_none();
+    if is_single { duplicate(&tensor) } else { Ok(tensor) }
 }
 
 /// Returns how a slice is a part of each line of a packed tensor. `None` if it is a part along
@@ -172,7 +184,7 @@ fn padding(layout: &Layout, axes: &[SliceAxis]) -> Option<Padding> {
     Some(Padding { line, start, len })
 }
 
-/// Concatenates tensors along an axis.
+/// Concatenates tensors along an axis. The result has their type, or f32 if single elements of 16 bits must be written.
 pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let first = &tensors[0];
     let mut shape: Shape = first.shape().into();
@@ -190,13 +202,23 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
         }
         shape[axis] += tensor.shape()[axis];
     }
-    let out = Tensor::empty(first.runtime(), &shape, first.dtype())?;
-    let mut start = 0;
-    for tensor in &tensors {
+    let is_half = first.dtype().is_half();
+    let layout = Layout::contiguous(&shape);
+    let mut starts = tensors.iter().scan(0, |end, tensor| {
         let len = tensor.shape()[axis];
+        *end += len;
+        Some((*end - len, len))
+    });
+    if is_half
+        && starts.clone().any(|(start, len)| layout.narrow(axis, start, len).pairs().is_none())
+    {
+        let tensors: Result<Vec<Tensor>> = tensors.into_iter().map(cast::to_compute_type).collect();
+        return cat(tensors?, axis);
+    }
+    let out = Tensor::empty(first.runtime(), &shape, first.dtype())?;
+    for (tensor, (start, len)) in tensors.iter().zip(starts.by_ref()) {
         let target = out.view(out.layout().narrow(axis, start, len));
-        copy::write(tensor, &target)?;
-        start += len;
+        copy::write(&in_pairs(tensor.clone())?, &target)?;
     }
     Ok(out)
 }
@@ -238,6 +260,12 @@ pub const CASES: &[Case] = cases! {
     float_slice_assign(permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), [4, 7]);
     float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[4, 3])]), 0);
     float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[2, 1]), floats(&[2, 8])]), 1);
+    // Of 16 bits, in words of two.
+    float_cat(Arg::Tensors(&[floats(&[2, 4]), floats(&[3, 4])]), 0);
+    float_cat(Arg::Tensors(&[floats(&[2, 4]), floats(&[2, 2]), floats(&[2, 8])]), 1);
+    float_slice_assign([7, 8], Arg::Slices(&[(1, Some(5), 1), (2, Some(6), 1)]), [4, 4]);
+    float_slice_assign([7, 8], Arg::Slices(&[(1, Some(5), 1), (2, Some(6), 1)]), permuted(&[4, 4], &[1, 0]));
+    float_slice_assign([3, 2, 4], Arg::Slices(&[(2, Some(3), 1)]), [1, 2, 4]);
     float_repeat_dim([2, 1, 5], 1, 3);
     float_repeat_dim(permuted(&[3, 4], &[1, 0]), 0, 2);
     float_unfold([3, 9], 1, 3, 2);

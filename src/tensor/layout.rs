@@ -110,6 +110,26 @@ impl Layout {
         self.offset == 0 && self.is_contiguous()
     }
 
+    /// Returns the layout of the same memory in elements of twice the size, each of two neighbours along the last axis;
+    /// `None` if some of them would hold an element that is not next to the other.
+    pub fn pairs(&self) -> Option<Self> {
+        let mut pairs = self.clone();
+        let (last, outer) = pairs.shape.split_last_mut()?;
+        let (step, strides) = pairs.strides.split_last_mut()?;
+        let mut outer = outer.iter().zip(strides.iter_mut());
+        let fits = *step == 1
+            && last.is_multiple_of(2)
+            && pairs.offset.is_multiple_of(2)
+            && outer.all(|(&size, stride)| size == 1 || *stride % 2 == 0);
+        if !fits {
+            return None;
+        }
+        *last /= 2;
+        strides.iter_mut().for_each(|stride| *stride /= 2);
+        pairs.offset /= 2;
+        Some(pairs)
+    }
+
     /// Reorders the axes: axis `i` of the result is axis `axes[i]` of `self`.
     pub fn permute(&self, axes: &[usize]) -> Self {
         Self {
@@ -375,6 +395,36 @@ mod tests {
         assert!(base.swap(0, 1).reshape(&[24, 5]).is_none());
         assert!(base.swap(1, 2).reshape(&[2, 2, 30]).is_none());
         assert!(base.swap(1, 2).reshape(&[2, 2, 5, 6]).is_some());
+    }
+
+    #[test]
+    fn pairs_hold_neighbours() {
+        let base = Layout::contiguous(&[3, 2, 4]);
+        let axis = |start, step, len| SliceAxis { start, step, len };
+        for view in [
+            base.clone(),
+            base.swap(0, 1),
+            base.narrow(2, 2, 2),
+            base.slice(&[axis(1, 1, 2), axis(1, -1, 2)]),
+            Layout::contiguous(&[1, 4]).expand(&[3, 4]).unwrap(),
+            Layout::contiguous(&[5, 1, 2]).slice(&[axis(1, 2, 2)]),
+            Layout::contiguous(&[3, 0]),
+        ] {
+            let pairs = view.pairs().unwrap_or_else(|| panic!("{view:?} has pairs"));
+            let both = |first: isize| [2 * first, 2 * first + 1];
+            let found: Vec<isize> = positions(&pairs).into_iter().flat_map(both).collect();
+            assert_eq!(found, positions(&view), "{view:?}");
+        }
+        for view in [
+            base.swap(1, 2),
+            base.narrow(2, 1, 2),
+            base.narrow(2, 0, 3),
+            base.flip(&[2]),
+            Layout::contiguous(&[3, 5]).narrow(1, 0, 4),
+            Layout::contiguous(&[]),
+        ] {
+            assert_eq!(view.pairs(), None, "{view:?}");
+        }
     }
 
     #[test]

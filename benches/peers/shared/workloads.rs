@@ -4,6 +4,7 @@
 use peer_protocol::{Output, Work, input_values};
 
 use crate::burn_api::*;
+use crate::decoding::{Weights, gpt_tokens};
 use crate::networks::{self, GPT2, RESNET18, RESNET50, ResNetSizes};
 use crate::{autocast, models};
 
@@ -89,6 +90,10 @@ fn prepare_in_f32(name: &str, device: &Device) -> Option<Work> {
         ("resnet18-step", |device| resnet(RESNET18, device)),
         ("resnet50-step", |device| resnet(RESNET50, device)),
         ("gpt2-step", |device| training(networks::gpt(4, GPT2, &autodiff_device(device)))),
+        ("gpt2-token", |device| gpt2_token(Weights::F32, device)),
+        ("gpt2-token-f16", |device| gpt2_token(Weights::F16, device)),
+        ("gpt2-token-q8", |device| gpt2_token(Weights::Q8, device)),
+        ("gpt2-token-q4", |device| gpt2_token(Weights::Q4, device)),
     ];
     let (_, prepare) = table.iter().find(|row| row.0 == name)?;
     Some(prepare(device))
@@ -195,6 +200,15 @@ fn training(mut step: models::Step) -> Work {
 fn resnet(sizes: ResNetSizes, device: &Device) -> Work {
     let x = tracked([32, 3, 224, 224], 1, device);
     training(networks::resnet(x, sizes, &autodiff_device(device)))
+}
+
+/// A token from a GPT, after 511 others.
+fn gpt2_token(weights: Weights, device: &Device) -> Work {
+    let mut step = gpt_tokens(512, GPT2, weights, device);
+    Box::new(move || {
+        let token = step();
+        Box::new(move || mean_absolute(token.into_data()))
+    })
 }
 
 /// A training step of a transformer on sequences `[batch, length, width]`.

@@ -35,6 +35,8 @@ pub(crate) struct PendingResult<'a> {
     /// Whether the kernel is large. On software adapters, each epilogue would take too long to
     /// compile.
     pub large_kernel: bool,
+    /// Whether an input is likely to be a parameter, which lives on: it may be large then.
+    pub reads_parameter: bool,
     /// The inputs that the kernel may compute if they are pending.
     pub prologues: &'a [(usize, Reads)],
 }
@@ -42,7 +44,8 @@ pub(crate) struct PendingResult<'a> {
 impl<'a> PendingResult<'a> {
     /// Returns a result of which the kernel stores one element at a time, without prologues.
     pub fn scalars(runtime: &'a Arc<Runtime>, shape: &'a [usize], dtype: DType) -> Self {
-        Self { runtime, shape, dtype, vec4: false, large_kernel: false, prologues: &[] }
+        let (vec4, large_kernel, reads_parameter) = (false, false, false);
+        Self { runtime, shape, dtype, vec4, large_kernel, reads_parameter, prologues: &[] }
     }
 }
 
@@ -172,8 +175,8 @@ pub(crate) fn defer_launch(
         return Ok(None);
     }
     let kept: u64 = deferred.inputs.iter().map(|input| input.kept_bytes()).sum();
-    if kept > 2 * max_kept_bytes(len) || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64))
-    {
+    let is_large = kept > 2 * max_kept_bytes(len) && !result.reads_parameter;
+    if is_large || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64)) {
         return Ok(None);
     }
     deferred.recorded = AtomicBool::new(false);

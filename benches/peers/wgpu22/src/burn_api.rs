@@ -15,6 +15,7 @@ pub use burn::nn::{
 pub use burn::optim::{AdamConfig, GradientsParams};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+pub use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 pub use burn::tensor::{DType, Device, TensorData, activation};
 
 use burn::tensor::{Int, Tensor};
@@ -26,8 +27,14 @@ pub type Tracked<const D: usize> = Tensor<D>;
 /// Integers, as labels and tokens.
 pub type Ids<const D: usize> = Tensor<D, Int>;
 pub type Labels = Ids<1>;
+pub type UntrackedIds<const D: usize> = Tensor<D, Int>;
 
 /// Returns the device for tensors with gradients.
 pub fn autodiff_device(device: &Device) -> Device {
     device.clone().autodiff()
+}
+
+/// Layers without gradients: of a device that tracks none.
+pub mod untracked {
+    pub use burn::nn::{LayerNorm, Linear};
 }

@@ -3,6 +3,8 @@
 
 #[allow(unused_imports, dead_code, reason = "`burn-wgsl bench` uses more")]
 mod burn_api;
+#[path = "../../../shared/decoding.rs"]
+mod decoding;
 #[path = "../../../shared/models.rs"]
 #[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
 mod models;

@@ -73,6 +73,9 @@ fn parse_size(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The suites that are measured only if they are named.
+const LARGE: [Suite; 2] = [Suite::Networks, Suite::Decode];
+
 impl Arguments {
     /// Returns the workloads of the suite, each with its sizes in ascending order.
     pub fn workloads(&self) -> Result<Vec<(&'static Workload, Vec<usize>)>, CliError> {
@@ -85,7 +88,7 @@ impl Arguments {
         }
         let is_in_suite = |workload: &&Workload| {
             workload.suite == self.suite
-                || self.suite == Suite::All && workload.suite != Suite::Networks
+                || self.suite == Suite::All && !LARGE.contains(&workload.suite)
         };
         let in_suite = || WORKLOADS.iter().filter(is_in_suite);
         let is_missing = |name: &&String| in_suite().all(|workload| workload.name != **name);
@@ -208,8 +211,10 @@ mod tests {
         assert!(quick.plan().rounds < full.plan().rounds);
         assert!(quick.plan().sample_time < full.plan().sample_time);
         assert_eq!(parse("conv --rounds 7").unwrap().plan().rounds, 7);
-        let of_networks = parse("networks").unwrap().workloads().unwrap();
-        assert_eq!(full.workloads().unwrap().len() + of_networks.len(), WORKLOADS.len());
+        let large = LARGE.map(|suite| WORKLOADS.iter().filter(|row| row.suite == suite).count());
+        let large: usize = large.iter().sum();
+        assert_eq!(full.workloads().unwrap().len() + large, WORKLOADS.len());
+        assert_eq!(parse("decode").unwrap().workloads().unwrap().len(), 4);
         let two = parse("train --only lstm,mlp").unwrap().workloads().unwrap();
         assert_eq!(two.iter().map(|(row, _)| row.name).collect::<Vec<_>>(), ["mlp", "lstm"]);
     }

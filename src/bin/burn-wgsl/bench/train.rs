@@ -5,6 +5,7 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 
 use super::cost::Cost;
 use super::job::{Job, JobOutput, op};
+pub use decoding::Weights;
 use models::{CLASSES, Step};
 use networks::{GPT2, GptSizes, ResNetSizes};
 
@@ -16,6 +17,8 @@ use networks::{GPT2, GptSizes, ResNetSizes};
     reason = "the comparison with other backends uses more"
 )]
 mod burn_api;
+#[path = "../../../../benches/shared/decoding.rs"]
+mod decoding;
 #[path = "../../../../benches/shared/models.rs"]
 mod models;
 #[path = "../../../../benches/shared/networks.rs"]
@@ -168,6 +171,31 @@ pub fn gpt2_cost(batch: usize) -> Cost {
     let activations = tokens * (20.0 * layers * width + 3.0 * vocabulary);
     let largest = tokens.max(width) * vocabulary;
     step_cost(tokens * of_token, largest, activations + 4.0 * weights)
+}
+
+/// Returns a step of a GPT of GPT-2's size that reads a token after `n - 1` others.
+pub fn gpt2_token(weights: Weights, n: usize, device: &WgslDevice) -> Box<dyn Job> {
+    let mut step = decoding::gpt_tokens(n, GPT2, weights, device);
+    op(move || step())
+}
+
+/// Returns the cost of [`gpt2_token`]: each weight, key and value is read once.
+pub fn gpt2_token_cost(weights: Weights, length: usize) -> Cost {
+    let GptSizes { vocabulary, width, layers, .. } = GPT2;
+    let [vocabulary, width, layers, length] =
+        [vocabulary, width, layers, length].map(|size| size as f64);
+    // A scale of four bytes for 32 integers.
+    let (of_weight, of_key) = match weights {
+        Weights::F32 => (4.0, 4.0),
+        Weights::F16 => (2.0, 2.0),
+        Weights::Q8 => (1.125, 4.0),
+        Weights::Q4 => (0.625, 4.0),
+    };
+    let products = 12.0 * layers * width * width + width * vocabulary;
+    let kept = 2.0 * layers * width * length;
+    let bytes = of_weight * products + of_key * kept;
+    let table = 2.0 * vocabulary * width;
+    Cost { flops: 2.0 * (products + kept), bytes, largest_tensor: table, memory: bytes + table }
 }
 
 /// A job with products in f16.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::cost::Cost;
 use super::job::{Job, JobOutput, host_time, op};
-use super::train;
+use super::train::{self, Weights};
 
 /// A group of workloads in which a size has the same meaning. The doc comments are help texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -39,6 +39,9 @@ pub enum Suite {
     /// Training steps of ResNet-18, ResNet-50 and a GPT of GPT-2's size, in f32 and with products in f16 (size: batch
     /// size). Not part of `all`
     Networks,
+    /// A token from a GPT of GPT-2's size, with keys and values of those before it, and with weights in f32, f16, and
+    /// integers of 8 and 4 bits (size: number of tokens). Not part of `all`
+    Decode,
     /// Small results that the host waits for, one by one (size: number of elements)
     Wait,
     /// Batches of images: workers, prefetch and form of the upload, and how long steps wait. Not part of `all`
@@ -149,6 +152,14 @@ const TRANSFER: Workload = Workload {
 
 const NETWORK: Workload =
     Workload { suite: Suite::Networks, unit: "batch", max_size: 1 << 10, ..DEFAULT };
+
+const DECODE: Workload = Workload {
+    suite: Suite::Decode,
+    sizes: &[128, 512, 1024],
+    quick_sizes: &[512],
+    max_size: 1 << 15,
+    ..DEFAULT
+};
 
 const WAIT: Workload = Workload {
     suite: Suite::Wait,
@@ -439,6 +450,34 @@ pub const WORKLOADS: &[Workload] = &[
         cost: |n| train::gpt2_cost(n),
         prepare: |n, device| train::in_f16(train::gpt2(n, device), device),
         ..NETWORK
+    },
+    Workload {
+        name: "decode f32",
+        description: "a token from a GPT of GPT-2's size after n - 1 others, weights in f32",
+        cost: |n| train::gpt2_token_cost(Weights::F32, n),
+        prepare: |n, device| train::gpt2_token(Weights::F32, n, device),
+        ..DECODE
+    },
+    Workload {
+        name: "decode f16",
+        description: "a token from a GPT of GPT-2's size after n - 1 others, weights and all else in f16",
+        cost: |n| train::gpt2_token_cost(Weights::F16, n),
+        prepare: |n, device| train::gpt2_token(Weights::F16, n, device),
+        ..DECODE
+    },
+    Workload {
+        name: "decode q8",
+        description: "a token from a GPT of GPT-2's size after n - 1 others, weights in 8 bits, blocks of 32",
+        cost: |n| train::gpt2_token_cost(Weights::Q8, n),
+        prepare: |n, device| train::gpt2_token(Weights::Q8, n, device),
+        ..DECODE
+    },
+    Workload {
+        name: "decode q4",
+        description: "a token from a GPT of GPT-2's size after n - 1 others, weights in 4 bits, blocks of 32",
+        cost: |n| train::gpt2_token_cost(Weights::Q4, n),
+        prepare: |n, device| train::gpt2_token(Weights::Q4, n, device),
+        ..DECODE
     },
     Workload {
         name: "add and sync",
