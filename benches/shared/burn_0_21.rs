@@ -12,10 +12,11 @@ pub use burn::nn::{
 pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
-pub use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
+pub use burn::tensor::quantization::{QuantScheme, QuantValue};
 pub use burn::tensor::{DType, TensorData, activation};
 
 use burn::tensor::backend::BackendTypes;
+use burn::tensor::quantization::{QuantLevel, QuantStore};
 use burn::tensor::{Int, Tensor};
 
 use super::{Autodiff, Inner};
@@ -56,4 +57,10 @@ impl<M: AutodiffModule<Outer>> Model for M {}
 /// type decides whether gradients are tracked.
 pub fn autodiff_device(device: &Device) -> Device {
     device.clone()
+}
+
+/// Returns the scheme of integers in blocks of 32 that share a scale of f32.
+pub fn blocks_of_32(value: QuantValue) -> QuantScheme {
+    let level = QuantLevel::block([32]);
+    QuantScheme::default().with_value(value).with_level(level).with_store(QuantStore::Native)
 }

@@ -20,18 +20,11 @@ impl Weights {
     }
 
     fn scheme(self) -> Option<QuantScheme> {
-        let value = match self {
-            Self::F32 | Self::F16 => return None,
-            Self::Q8 => QuantValue::Q8S,
-            Self::Q4 => QuantValue::Q4S,
-        };
-        let level = QuantLevel::block([32]);
-        Some(
-            QuantScheme::default()
-                .with_value(value)
-                .with_level(level)
-                .with_store(QuantStore::Native),
-        )
+        match self {
+            Self::F32 | Self::F16 => None,
+            Self::Q8 => Some(blocks_of_32(QuantValue::Q8S)),
+            Self::Q4 => Some(blocks_of_32(QuantValue::Q4S)),
+        }
     }
 
     fn linear(self, from: usize, to: usize, device: &Device) -> untracked::Linear {

@@ -15,9 +15,10 @@ pub use burn::nn::{
 pub use burn::optim::{AdamConfig, GradientsParams};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
-pub use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
+pub use burn::tensor::quantization::{QuantScheme, QuantValue};
 pub use burn::tensor::{DType, Device, TensorData, activation};
 
+use burn::tensor::quantization::ScaleDtype;
 use burn::tensor::{Int, Tensor};
 
 /// A tensor without gradients.
@@ -37,4 +38,9 @@ pub fn autodiff_device(device: &Device) -> Device {
 /// Layers without gradients: of a device that tracks none.
 pub mod untracked {
     pub use burn::nn::{LayerNorm, Linear};
+}
+
+/// Returns the scheme of integers in blocks of 32 that share a scale of f32, in the default form of their memory.
+pub fn blocks_of_32(value: QuantValue) -> QuantScheme {
+    QuantScheme::default().with_value(value).per_block([32], ScaleDtype::F32)
 }
