@@ -1,6 +1,6 @@
 // The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
-// products on GPUs. LANES invocations compute a tile of ROWS x 4 LANES, each four columns; a workgroup computes TILES
-// of them. ROWS is 8 * ROW_BLOCKS.
+// products on GPUs. LANES invocations compute a tile of ROWS x 4 LANES COL_BLOCKS, each COL_BLOCKS times four columns;
+// a workgroup computes TILES of them. ROWS is 8 * ROW_BLOCKS.
 // lib/gemm lists what the including shader must define.
 // SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
@@ -8,6 +8,7 @@
 
 const ROWS: u32 = 8u;
 const ROW_BLOCKS: u32 = 1u;
+const COL_BLOCKS: u32 = 1u;
 const LANES: u32 = 8u;
 const TILES: u32 = 1u;
 const WORKGROUP_SIZE: u32 = LANES * TILES;
@@ -26,17 +27,24 @@ fn main(
     let index = group_index(group, groups) * TILES + local_index / LANES;
 //#endif
     if (index >= g.tiles) { return; }
-    let tile = tile_of(index, ROWS, LANES * 4u);
+    let tile = tile_of(index, ROWS, LANES * 4u * COL_BLOCKS);
     begin(tile.batch);
     let last_row = g.m - 1u;
-    let first_col = tile.col + local_index % LANES * 4u;
     // Columns past the edge repeat the last ones and store the same values again.
     let last_cols = max(g.n, 4u) - 4u;
-    let cols = min(min(first_col, last_cols) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(g.n - 1u));
-    let bias4 = vec4<f32>(bias_at(cols.x), bias_at(cols.y), bias_at(cols.z), bias_at(cols.w));
-    var acc: array<vec4<f32>, ROWS>;
+    var cols: array<vec4<u32>, COL_BLOCKS>;
+    // Those of a row after each other.
+    var acc: array<vec4<f32>, ROWS * COL_BLOCKS>;
+//#repeat C COL_BLOCKS
+    {
+        let first_col = tile.col + (C * LANES + local_index % LANES) * 4u;
+        let block = min(min(first_col, last_cols) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(g.n - 1u));
+        let bias4 = vec4<f32>(bias_at(block.x), bias_at(block.y), bias_at(block.z), bias_at(block.w));
+        cols[C] = block;
 //#repeat R ROWS
-    acc[R] = bias4;
+        acc[R * COL_BLOCKS + C] = bias4;
+//#end
+    }
 //#end
     // The offsets of the rows of a that this invocation loads: its row of each block, or all rows.
 //#if SUBGROUP
@@ -52,15 +60,21 @@ fn main(
 //#endif
     let o_end = min((tile.split + 1u) * g.outer_per_split, g.outer);
 //#if VEC4
-    let b_col = b_col_offset(cols.x);
+    var b_cols: array<u32, COL_BLOCKS>;
+//#repeat C COL_BLOCKS
+    b_cols[C] = b_col_offset(cols[C].x);
+//#end
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
         let a_start = a_run_offset(o);
-        let b_start = b_col + b_run_offset(o);
+        let b_start = b_run_offset(o);
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
-            var b_in: array<vec4<f32>, 4>;
+            // Those of a step after each other.
+            var b_in: array<vec4<f32>, 4u * COL_BLOCKS>;
+//#repeat C COL_BLOCKS
 //#repeat U 4
-            b_in[U] = to_floats(b[(b_start + (i + U) * g.b_step) >> 2u]);
+            b_in[U * COL_BLOCKS + C] = to_floats(b[(b_cols[C] + b_start + (i + U) * g.b_step) >> 2u]);
+//#end
 //#end
 //#if SUBGROUP
             var a_in: array<vec4<f32>, ROW_BLOCKS>;
@@ -70,7 +84,13 @@ fn main(
 //#repeat H ROW_BLOCKS
 //#repeat I 8
 //#repeat U 4
-            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H][U], I)), b_in[U], acc[H * 8u + I]);
+            {
+                let a_step = vec4<f32>(subgroupBroadcast(a_in[H][U], I));
+//#repeat C COL_BLOCKS
+                acc[(H * 8u + I) * COL_BLOCKS + C] =
+                    fma(a_step, b_in[U * COL_BLOCKS + C], acc[(H * 8u + I) * COL_BLOCKS + C]);
+//#end
+            }
 //#end
 //#end
 //#end
@@ -78,8 +98,11 @@ fn main(
 //#repeat R ROWS
             {
                 let a_in = to_floats(a[(rows[R] + a_start + i) >> 2u]);
+//#repeat C COL_BLOCKS
 //#repeat U 4
-                acc[R] = fma(vec4<f32>(a_in[U]), b_in[U], acc[R]);
+                acc[R * COL_BLOCKS + C] =
+                    fma(vec4<f32>(a_in[U]), b_in[U * COL_BLOCKS + C], acc[R * COL_BLOCKS + C]);
+//#end
 //#end
             }
 //#end
@@ -87,11 +110,12 @@ fn main(
         }
     }
 //#else
+    // COL_BLOCKS is 1.
     let b_cols = vec4<u32>(
-        b_col_offset(cols.x),
-        b_col_offset(cols.y),
-        b_col_offset(cols.z),
-        b_col_offset(cols.w),
+        b_col_offset(cols[0].x),
+        b_col_offset(cols[0].y),
+        b_col_offset(cols[0].z),
+        b_col_offset(cols[0].w),
     );
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
         let a_start = a_run_offset(o);
@@ -117,28 +141,32 @@ fn main(
         }
     }
 //#endif
-    let out_cols = vec4<u32>(
-        out_col_offset(tile.split, cols.x),
-        out_col_offset(tile.split, cols.y),
-        out_col_offset(tile.split, cols.z),
-        out_col_offset(tile.split, cols.w),
-    );
-    // Not unrolled: the stores would be most of the code that the adapter compiles.
+//#repeat C COL_BLOCKS
+    {
+        let out_cols = vec4<u32>(
+            out_col_offset(tile.split, cols[C].x),
+            out_col_offset(tile.split, cols[C].y),
+            out_col_offset(tile.split, cols[C].z),
+            out_col_offset(tile.split, cols[C].w),
+        );
+        // Not unrolled: the stores would be most of the code that the adapter compiles.
 //#repeat H ROW_BLOCKS
-    for (var r = 0u; r < 8u && tile.row + H * 8u + r < g.m; r++) {
-        var sum = acc[H * 8u];
+        for (var r = 0u; r < 8u && tile.row + H * 8u + r < g.m; r++) {
+            var sum = acc[H * 8u * COL_BLOCKS + C];
 //#repeat I 8
-        sum = select(sum, acc[H * 8u + I], vec4<bool>(r == I));
+            sum = select(sum, acc[(H * 8u + I) * COL_BLOCKS + C], vec4<bool>(r == I));
 //#end
-        let row_start = out_row_offset(tile.batch, tile.row + H * 8u + r);
+            let row_start = out_row_offset(tile.batch, tile.row + H * 8u + r);
 //#if OUT_VEC4
-        out[(row_start + out_cols.x) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
+            out[(row_start + out_cols.x) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
 //#else
-        out[row_start + out_cols.x] = sum.x;
-        out[row_start + out_cols.y] = sum.y;
-        out[row_start + out_cols.z] = sum.z;
-        out[row_start + out_cols.w] = sum.w;
+            out[row_start + out_cols.x] = sum.x;
+            out[row_start + out_cols.y] = sum.y;
+            out[row_start + out_cols.z] = sum.z;
+            out[row_start + out_cols.w] = sum.w;
 //#endif
+        }
+//#end
     }
 //#end
 }

@@ -25,10 +25,11 @@ pub(crate) enum Tiling {
     Tiled { tile: Tile },
     /// The same, by four subgroups with matrix units.
     Units { tile: Tile, units: Units },
-    /// A workgroup of eight invocations computes `rows` x 32 results without workgroup memory: for
-    /// software adapters, where barriers and loads are expensive.
+    /// The invocations of a workgroup compute `rows` x `cols` results each, without workgroup memory: for software
+    /// adapters, where barriers and loads are expensive.
     Direct {
         rows: u32,
+        cols: u32,
         /// Whether the workgroup is a subgroup, whose lanes share loads of a by broadcasts.
         subgroup: bool,
     },
@@ -57,7 +58,9 @@ impl Tiling {
             Self::Tiled { tile } | Self::Units { tile, .. } => {
                 (tile.rows as usize, tile.cols as usize)
             }
-            Self::Direct { rows, .. } => (rows as usize, 32),
+            Self::Direct { rows, cols, subgroup } => {
+                (rows as usize, (cols * direct_lanes(subgroup)) as usize)
+            }
             Self::Small { lanes } => (8, 4 * lanes as usize),
         }
     }
@@ -140,14 +143,21 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
                 .flag("A_TRANSPOSED", a_transposed)
                 .flag("B_TRANSPOSED", b_transposed)
         }
-        Tiling::Direct { rows, subgroup } => {
-            variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8).flag("SUBGROUP", subgroup)
+        Tiling::Direct { rows, cols, subgroup } => {
+            let variant = variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8);
+            let variant = variant.int("COL_BLOCKS", cols / 4).int("LANES", direct_lanes(subgroup));
+            variant.flag("SUBGROUP", subgroup)
         }
         Tiling::Small { lanes } => {
             let variant = variant.int("ROWS", 8).int("ROW_BLOCKS", 1);
             variant.int("LANES", lanes).int("TILES", SMALL_WORKGROUP_SIZE / lanes)
         }
     }
+}
+
+/// Returns the number of invocations of a workgroup that computes results directly.
+fn direct_lanes(subgroup: bool) -> u32 {
+    if subgroup { 8 } else { 4 }
 }
 
 /// Returns every combination of tiling and operands that a launcher can request.
@@ -169,11 +179,12 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     }
     let vec4 = GemmOperands { vec4: true, ..scalar };
     for subgroup in [false, true] {
-        out.extend([scalar, vec4].map(|operands| (Tiling::Direct { rows: 8, subgroup }, operands)));
+        let tiling = Tiling::Direct { rows: 8, cols: 4, subgroup };
+        out.extend([scalar, vec4].map(|operands| (tiling, operands)));
     }
-    out.extend(
-        [(32, true), (16, false)].map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, vec4)),
-    );
+    out.push((Tiling::Direct { rows: 32, cols: 4, subgroup: true }, vec4));
+    let alone = |cols| Tiling::Direct { rows: 16, cols, subgroup: false };
+    out.extend([4, 8, 16].map(|cols| (alone(cols), vec4)));
     let vec4_products: Vec<_> = out.iter().copied().filter(|(_, operands)| operands.vec4).collect();
     for half in DType::HALF_TYPES {
         let with_half =
@@ -398,8 +409,13 @@ impl Gemm {
             Strategy::Small => Tiling::Small { lanes: if self.n <= 16 { 4 } else { 8 } },
             _ => {
                 let subgroup = policy::of(runtime).has_subgroups_of_8();
-                let max_rows = if subgroup { 32 } else { 16 };
-                Tiling::Direct { rows: if vec4 && self.m > 8 { max_rows } else { 8 }, subgroup }
+                let [rows, cols] = match () {
+                    () if !vec4 || self.m <= 8 => [8, 4],
+                    () if subgroup => [32, 4],
+                    // Loads that lanes do not share cost most.
+                    () => [16, (self.n.next_power_of_two() as u32 / 4).clamp(4, 16)],
+                };
+                Tiling::Direct { rows, cols, subgroup }
             }
         }
     }
