@@ -69,6 +69,7 @@ fn main(
         let b_start = b_run_offset(o);
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
+//#if SUBGROUP
             // Those of a step after each other.
             var b_in: array<vec4<f32>, 4u * COL_BLOCKS>;
 //#repeat C COL_BLOCKS
@@ -76,7 +77,6 @@ fn main(
             b_in[U * COL_BLOCKS + C] = to_floats(b[(b_cols[C] + b_start + (i + U) * g.b_step) >> 2u]);
 //#end
 //#end
-//#if SUBGROUP
             var a_in: array<vec4<f32>, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
             a_in[H] = to_floats(a[(rows[H] + a_start + i) >> 2u]);
@@ -95,14 +95,32 @@ fn main(
 //#end
 //#end
 //#else
+            var a_in: array<vec4<f32>, ROWS>;
 //#repeat R ROWS
-            {
-                let a_in = to_floats(a[(rows[R] + a_start + i) >> 2u]);
-//#repeat C COL_BLOCKS
-//#repeat U 4
-                acc[R * COL_BLOCKS + C] =
-                    fma(vec4<f32>(a_in[U]), b_in[U * COL_BLOCKS + C], acc[R * COL_BLOCKS + C]);
+            a_in[R] = to_floats(a[(rows[R] + a_start + i) >> 2u]);
 //#end
+//#repeat C COL_BLOCKS
+            {
+                let b_at = b_cols[C] + b_start + i * g.b_step;
+                let b_0 = to_floats(b[b_at >> 2u]);
+                let b_1 = to_floats(b[(b_at + g.b_step) >> 2u]);
+                let b_2 = to_floats(b[(b_at + 2u * g.b_step) >> 2u]);
+                let b_3 = to_floats(b[(b_at + 3u * g.b_step) >> 2u]);
+                // One expression: some adapters keep every variable in memory.
+//#repeat R ROWS
+                acc[R * COL_BLOCKS + C] = fma(
+                    vec4<f32>(a_in[R].w),
+                    b_3,
+                    fma(
+                        vec4<f32>(a_in[R].z),
+                        b_2,
+                        fma(
+                            vec4<f32>(a_in[R].y),
+                            b_1,
+                            fma(vec4<f32>(a_in[R].x), b_0, acc[R * COL_BLOCKS + C]),
+                        ),
+                    ),
+                );
 //#end
             }
 //#end

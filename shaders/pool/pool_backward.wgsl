@@ -2,6 +2,7 @@
 // windows contain (row, col). count is the divisor of the window's average. All are packed.
 // MAX: the sum of grad[n, c, h, w] over the windows with indices[n, c, h, w] = row * in_w + col.
 // ADAPTIVE: the windows cover the input evenly, and their sizes depend on their positions.
+// DISJOINT: an element is in one window at most, and the windows are not ADAPTIVE.
 // Each invocation computes one column of LINES lines; with QUADS, four neighbours in memory, in whatever
 // lines they are. It adds the windows of an element in order, so results repeat bit for bit.
 // Rounds: for each of LINES or of four, the windows that contain an element.
@@ -61,21 +62,39 @@ fn grad_of(row: u32, col: u32, first_w: u32, base: u32) -> f32 {
         }
     }
 //#else
-    for (var h = first_h; h < p.out_h && h * p.stride_h <= row + p.padding_h; h++) {
-        for (var w = first_w; w < p.out_w && w * p.stride_w <= col + p.padding_w; w++) {
-            let window = base + h * p.out_w + w;
-//#if MAX
-            if (indices[window] == i32(row * p.in_w + col)) {
-                sum += grad[window];
-            }
+//#if DISJOINT
+    if (is_window(row, col, first_h, first_w)) {
+        sum = grad_of_window(row, col, first_h, first_w, base);
+    }
 //#else
-            sum += grad[window] / window_count(h, w);
-//#endif
+    for (var h = first_h; is_window(row, col, h, first_w); h++) {
+        for (var w = first_w; is_window(row, col, h, w); w++) {
+            sum += grad_of_window(row, col, h, w, base);
         }
     }
 //#endif
+//#endif
     return sum;
 }
+
+//#if !ADAPTIVE
+// Whether there is a window (h, w) that starts before the element ends.
+fn is_window(row: u32, col: u32, h: u32, w: u32) -> bool {
+    let is_row = h < p.out_h && h * p.stride_h <= row + p.padding_h;
+    return is_row && w < p.out_w && w * p.stride_w <= col + p.padding_w;
+}
+
+// What the element gets from a window.
+fn grad_of_window(row: u32, col: u32, h: u32, w: u32, base: u32) -> f32 {
+    let window = base + h * p.out_w + w;
+//#if MAX
+    if (indices[window] == i32(row * p.in_w + col)) { return grad[window]; }
+    return 0.0;
+//#else
+    return grad[window] / window_count(h, w);
+//#endif
+}
+//#endif
 
 //#if QUADS
 fn invocation(i: u32) {

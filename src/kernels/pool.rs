@@ -81,18 +81,21 @@ struct PoolKernel {
     backward: bool,
     /// Whether an invocation computes four neighbours of a gradient, which are stored at once.
     quads: bool,
+    /// Whether windows do not overlap, for the gradient.
+    disjoint: bool,
 }
 
 impl Kernel for PoolKernel {
     type Params = PoolParams;
 
     fn variant(&self) -> Variant {
-        let Self { mode, backward, quads } = *self;
+        let Self { mode, backward, quads, disjoint } = *self;
         Variant::new(if backward { &POOL_BACKWARD } else { &POOL })
             .flag("MAX", matches!(mode, PoolMode::Max | PoolMode::MaxWithIndices))
             .flag("INDICES", mode == PoolMode::MaxWithIndices)
             .flag("ADAPTIVE", mode == PoolMode::AdaptiveAverage)
             .flag("QUADS", quads)
+            .flag("DISJOINT", disjoint)
             .int("LINES", LINES as u32)
     }
 }
@@ -414,7 +417,7 @@ fn forward(
     };
     let prologues = prologues_of(&x, usize::try_from(repeats).unwrap_or(usize::MAX));
     let launch = Launch {
-        kernel: &PoolKernel { mode, backward: false, quads: false },
+        kernel: &PoolKernel { mode, backward: false, quads: false, disjoint: false },
         inputs: &[&x],
         outputs: &[],
         params: &window.params(count, lines, [h, w], output),
@@ -477,6 +480,7 @@ fn backward(
         }
         _ => windows_of_element(&window, [height, width], output),
     };
+    let disjoint = covering == [1, 1] && mode != PoolMode::AdaptiveAverage;
     let is_empty = grad.is_empty() || len == 0;
     let is_one_axis = covering.contains(&1) && indices.is_none();
     // The ends of adaptive windows of so many outputs are found by long division: four loops over 32 bits.
@@ -489,7 +493,7 @@ fn backward(
     inputs.extend(&indices);
     let windows: u64 = covering.iter().map(|&count| count as u64).product();
     Launch {
-        kernel: &PoolKernel { mode, backward: true, quads },
+        kernel: &PoolKernel { mode, backward: true, quads, disjoint },
         inputs: &inputs,
         outputs: &[],
         params: &window.params(count, lines, [x[2], x[3]], output),
@@ -628,9 +632,13 @@ pub fn variants() -> Vec<Variant> {
         mode,
         backward: false,
         quads: false,
+        disjoint: false,
     });
-    let backward = [Max, Average, AdaptiveAverage]
-        .map(|mode| [false, true].map(|quads| PoolKernel { mode, backward: true, quads }));
+    let windows =
+        [(Max, false), (Max, true), (Average, false), (Average, true), (AdaptiveAverage, false)];
+    let backward = windows.map(|(mode, disjoint)| {
+        [false, true].map(|quads| PoolKernel { mode, backward: true, quads, disjoint })
+    });
     let kernels = [&forward[..], backward.as_flattened()].concat();
     let with_prologue = prologue::samples(kernels.iter().copied(), 0);
     let with_epilogue = epilogue::samples(backward.into_iter().flatten());
