@@ -408,7 +408,6 @@ mod tests {
             base.slice(&[axis(1, 1, 2), axis(1, -1, 2)]),
             Layout::contiguous(&[1, 4]).expand(&[3, 4]).unwrap(),
             Layout::contiguous(&[5, 1, 2]).slice(&[axis(1, 2, 2)]),
-            Layout::contiguous(&[3, 0]),
         ] {
             let pairs = view.pairs().unwrap_or_else(|| panic!("{view:?} has pairs"));
             let both = |first: isize| [2 * first, 2 * first + 1];

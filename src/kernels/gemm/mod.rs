@@ -149,7 +149,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
             variant.flag("SUBGROUP", subgroup)
         }
         Tiling::Small { lanes } => {
-            let variant = variant.int("ROWS", 8).int("ROW_BLOCKS", 1);
+            let variant = variant.int("ROWS", 8).int("ROW_BLOCKS", 1).int("COL_BLOCKS", 1);
             variant.int("LANES", lanes).int("TILES", SMALL_WORKGROUP_SIZE / lanes)
         }
     }
