@@ -215,14 +215,20 @@ fn oversized_tensors_of_16_bits_are_copied() {
 
 #[test]
 fn oversized_tensors_are_quantised_in_blocks() {
-    let scheme =
-        QuantScheme::default().with_level(QuantLevel::block([17])).with_store(QuantStore::Native);
-    let quantised =
-        |device: &WgslDevice| matrix([3001, 17 * 59], device).quantize_dynamic(&scheme).into_data();
-    let expected = quantised(&WgslDevice::Cpu);
-    for device in devices() {
-        let found = without_fallbacks(&device.to_string(), || quantised(&device));
-        assert!(found.bytes == expected.bytes, "{device}");
+    // Many small blocks, and 18 large ones of an odd size.
+    let cases = [
+        ([3001, 17 * 59], QuantLevel::block([17])),
+        ([18 * 235, 255], QuantLevel::block([235, 255])),
+    ];
+    for (shape, level) in cases {
+        let scheme = QuantScheme::default().with_level(level).with_store(QuantStore::Native);
+        let quantised =
+            |device: &WgslDevice| matrix(shape, device).quantize_dynamic(&scheme).into_data();
+        let expected = quantised(&WgslDevice::Cpu);
+        for device in devices() {
+            let found = without_fallbacks(&device.to_string(), || quantised(&device));
+            assert!(found.bytes == expected.bytes, "{shape:?} on {device}");
+        }
     }
 }
 

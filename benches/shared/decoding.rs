@@ -9,13 +9,14 @@ use super::networks::GptSizes;
 pub enum Weights {
     F32,
     F16,
-    /// Matrices in blocks of 32 integers that share a scale. The rest is in f32.
+    /// Matrices of 8-bit integers in blocks of 32 that share a scale. The rest is in f32.
     Q8,
+    /// The same with 4 bits.
     Q4,
 }
 
 impl Weights {
-    fn activations(self) -> DType {
+    fn activation_type(self) -> DType {
         if self == Self::F16 { DType::F16 } else { DType::F32 }
     }
 
@@ -31,7 +32,7 @@ impl Weights {
         let mut linear: untracked::Linear =
             LinearConfig::new(from, to).with_bias(true).init(device);
         linear.weight = linear.weight.map(|weight| self.matrix(weight));
-        let dtype = self.activations();
+        let dtype = self.activation_type();
         linear.bias = linear.bias.map(|bias| bias.map(|bias| bias.cast(dtype)));
         linear
     }
@@ -39,12 +40,12 @@ impl Weights {
     fn matrix(self, matrix: Untracked<2>) -> Untracked<2> {
         match self.scheme() {
             Some(scheme) => matrix.quantize_dynamic(&scheme),
-            None => matrix.cast(self.activations()),
+            None => matrix.cast(self.activation_type()),
         }
     }
 
     fn norm(self, width: usize, device: &Device) -> untracked::LayerNorm {
-        let dtype = self.activations();
+        let dtype = self.activation_type();
         let mut norm: untracked::LayerNorm = LayerNormConfig::new(width).init(device);
         norm.gamma = norm.gamma.map(|gamma| gamma.cast(dtype));
         norm.beta = norm.beta.map(|beta| beta.map(|beta| beta.cast(dtype)));
@@ -53,7 +54,7 @@ impl Weights {
 }
 
 /// The most elements of a part of the last matrix.
-const MAX_ELEMENTS: usize = 1 << 25;
+pub const MAX_ELEMENTS: usize = 1 << 25;
 
 /// A layer: normalisation, the projections of attention, normalisation, the projections of the feed-forward block.
 struct Layer {
@@ -74,7 +75,7 @@ pub fn gpt_tokens(
     device: &Device,
 ) -> Box<dyn FnMut() -> UntrackedIds<1>> {
     let GptSizes { vocabulary, width, layers, heads, .. } = sizes;
-    let dtype = weights.activations();
+    let dtype = weights.activation_type();
     let linear = |from, to| weights.linear(from, to, device);
     let mut layers: Vec<Layer> = (0..layers)
         .map(|_| Layer {

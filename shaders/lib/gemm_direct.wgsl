@@ -1,6 +1,6 @@
 // The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
-// products on GPUs. LANES invocations compute a tile of ROWS x 4 LANES COL_BLOCKS, each COL_BLOCKS times four columns;
-// a workgroup computes TILES of them. ROWS is 8 * ROW_BLOCKS.
+// products on GPUs. LANES invocations compute a tile of ROWS rows and 4 * LANES * COL_BLOCKS columns; each computes
+// COL_BLOCKS groups of four columns, 4 * LANES apart. A workgroup computes TILES tiles. ROWS is 8 * ROW_BLOCKS.
 // lib/gemm lists what the including shader must define.
 // SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
@@ -33,7 +33,7 @@ fn main(
     // Columns past the edge repeat the last ones and store the same values again.
     let last_cols = max(g.n, 4u) - 4u;
     var cols: array<vec4<u32>, COL_BLOCKS>;
-    // Those of a row after each other.
+    // [ROWS, COL_BLOCKS], row-major.
     var acc: array<vec4<f32>, ROWS * COL_BLOCKS>;
 //#repeat C COL_BLOCKS
     {
@@ -70,7 +70,7 @@ fn main(
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
 //#if SUBGROUP
-            // Those of a step after each other.
+            // [4 steps, COL_BLOCKS], row-major.
             var b_in: array<vec4<f32>, 4u * COL_BLOCKS>;
 //#repeat C COL_BLOCKS
 //#repeat U 4

@@ -78,13 +78,13 @@ fn grad_of(row: u32, col: u32, first_w: u32, base: u32) -> f32 {
 }
 
 //#if !ADAPTIVE
-// Whether there is a window (h, w) that starts before the element ends.
+// Whether there is a window (h, w) that starts at or before the element. h and w are the first windows or later ones.
 fn is_window(row: u32, col: u32, h: u32, w: u32) -> bool {
     let is_row = h < p.out_h && h * p.stride_h <= row + p.padding_h;
     return is_row && w < p.out_w && w * p.stride_w <= col + p.padding_w;
 }
 
-// What the element gets from a window.
+// The part of the element's gradient from window (h, w).
 fn grad_of_window(row: u32, col: u32, h: u32, w: u32, base: u32) -> f32 {
     let window = base + h * p.out_w + w;
 //#if MAX

@@ -103,8 +103,9 @@ pub(super) fn expand_indices(indices: Tensor, axis: usize, shape: &[usize]) -> R
     views::expand(views::reshape(indices, &along_axis)?, &full)
 }
 
-/// Returns the slices of `tensor` along `axis` at one-dimensional `indices`. Of 16-bit elements, the result has their
-/// type if they are read as they are stored, or f32.
+/// Returns the slices of `tensor` along `axis` at one-dimensional `indices`. 16-bit elements are read as they
+/// are stored, and the result has their type, if they are in memory as whole pairs and the axis is not the last.
+/// Otherwise the result is f32.
 pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
     if tensor.dtype().is_half() {
         let has_rows = axis + 1 < tensor.shape().len() && !tensor.is_empty();
@@ -145,7 +146,7 @@ pub const CASES: &[Case] = cases! {
     float_gather(0, [4, 6], below(4, &[9, 6]));
     float_gather(2, permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5]));
     float_select([5, 4, 3], 1, below(4, &[7]));
-    // Of 16 bits, in words of two.
+    // 16-bit elements are moved in pairs.
     float_select([5, 4, 6], 1, below(4, &[7]));
     float_select(permuted(&[3, 5, 6], &[1, 0, 2]), 0, below(5, &[4]));
     int_gather(1, ints(&[4, 6]), below(6, &[4, 3]));

@@ -152,7 +152,7 @@ pub(crate) fn matvec(
     }
     .defer(&PendingResult {
         vec4: kernel.out_vec4,
-        reads_parameter: true,
+        reads_parameter: a_starts.len() == 1,
         prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],
         ..PendingResult::scalars(runtime, &[splits, outputs], DType::F32)
     })?;

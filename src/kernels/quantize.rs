@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::reduce::{self, Reduction};
@@ -187,7 +187,7 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
 pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, Tensor)> {
     let tensor = views::packed(tensor)?;
     let (blocks, block) = format.blocks(tensor.shape())?;
-    if tensor.is_oversized() && blocks > 1 {
+    if tensor.is_oversized() && blocks >= 2 * format.values_per_word() {
         return quantize_halves(&tensor, blocks, format);
     }
     let scales = if format.block.is_none() && tensor.len() > SPLIT_LEN {
@@ -199,15 +199,15 @@ pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, 
     Ok((words, scales.scales))
 }
 
-/// Quantises both halves of a packed tensor of several blocks.
+/// Quantises both halves of a packed tensor, of at least twice as many blocks as a word has integers.
 fn quantize_halves(
     tensor: &Tensor,
     blocks: usize,
     format: QuantFormat,
 ) -> Result<(Tensor, Tensor)> {
     let block = tensor.len() / blocks;
-    // So many blocks are whole words.
-    let first = (blocks / 2).next_multiple_of(parts::ALIGNED).min(blocks - 1) * block;
+    // Both halves begin with a word.
+    let first = (blocks / 2).next_multiple_of(format.values_per_word()) * block;
     let half = |start: usize, len: usize| {
         let flat = tensor.view(Layout::contiguous(&[tensor.len()]));
         quantize_dynamic(flat.view(flat.layout().narrow(0, start, len)), format)

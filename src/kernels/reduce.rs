@@ -449,7 +449,7 @@ impl<'a> LineLayout<'a> {
     /// Returns whether each line is of aligned groups of four contiguous elements.
     fn contiguous_vec4s(&self) -> bool {
         let Some((stride, outer)) = self.strides.split_last() else {
-            return self.inner.len().is_multiple_of(4) && aligned(self.outer);
+            return false;
         };
         let contiguous = *stride == 1 && self.shape[outer.len()].is_multiple_of(4);
         contiguous && outer.iter().all(|stride| stride % 4 == 0) && aligned(self.outer)

@@ -156,13 +156,14 @@ pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result
         let [tensor, value] = [tensor, value].map(cast::to_compute_type);
         return slice_assign(tensor?, axes, value?);
     }
-    let value = in_pairs(value)?;
+    let value = in_pairs(value.view(expand_layout(value.layout(), &target.shape)?))?;
     let tensor = writable(tensor)?;
     copy::write(&value, &tensor.view(target))?;
     Ok(tensor)
 }
 
-/// Returns a tensor of which the elements are pairs if they have 16 bits and the last axis has an even size.
+/// Returns the tensor, or a packed copy if it has 16-bit elements that are not whole pairs. The size of the last axis
+/// must be even then.
 fn in_pairs(tensor: Tensor) -> Result<Tensor> {
     let is_single = tensor.dtype().is_half() && tensor.layout().pairs().is_none();
     if is_single { duplicate(&tensor) } else { Ok(tensor) }
@@ -260,7 +261,7 @@ pub const CASES: &[Case] = cases! {
     float_slice_assign(permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), [4, 7]);
     float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[4, 3])]), 0);
     float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[2, 1]), floats(&[2, 8])]), 1);
-    // Of 16 bits, in words of two.
+    // 16-bit elements are moved in pairs.
     float_cat(Arg::Tensors(&[floats(&[2, 4]), floats(&[3, 4])]), 0);
     float_cat(Arg::Tensors(&[floats(&[2, 4]), floats(&[2, 2]), floats(&[2, 8])]), 1);
     float_slice_assign([7, 8], Arg::Slices(&[(1, Some(5), 1), (2, Some(6), 1)]), [4, 4]);

@@ -55,7 +55,7 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 const MAX_KEPT: u64 = 64 << 20;
 
 /// The most elements of a result that an invocation stores.
-const MAX_STORED: u64 = 128;
+const MAX_STORED: u64 = 256;
 
 impl DeferredLaunch {
     /// Adds to [`KEPT`], until the launch is dropped. Returns `false` if there is no room.

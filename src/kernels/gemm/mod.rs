@@ -491,7 +491,7 @@ pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
 pub(crate) fn padded_to_vec4(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let dtype = tensor.dtype();
     if dtype.is_half() && axes.iter().any(|&axis| !tensor.shape()[axis].is_multiple_of(4)) {
-        // Tensors of 16 bits are only written as a whole.
+        // Single elements of 16 bits cannot be written.
         let padded = padded_to_vec4(cast::to_compute_type(tensor)?, axes)?;
         return cast::convert_half(&padded, dtype);
     }

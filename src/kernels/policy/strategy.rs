@@ -12,7 +12,8 @@ use crate::variables;
 pub(crate) enum Strategy {
     /// Direct, one element per load: supports any strides and compiles fast.
     Scalar,
-    /// Direct, four elements per load: 32 rows of four columns per invocation, or 16 of up to 16 without subgroups.
+    /// Direct, four elements per load: 32 rows of four columns per invocation, or 16 rows of up to 16 columns
+    /// without subgroups.
     Vec4,
     /// Tiles of 64x64 in workgroup memory.
     Tiled64,

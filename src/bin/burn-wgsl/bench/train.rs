@@ -175,8 +175,7 @@ pub fn gpt2_cost(batch: usize) -> Cost {
 
 /// Returns a step of a GPT of GPT-2's size that reads a token after `n - 1` others.
 pub fn gpt2_token(weights: Weights, n: usize, device: &WgslDevice) -> Box<dyn Job> {
-    let mut step = decoding::gpt_tokens(n, GPT2, weights, device);
-    op(move || step())
+    op(decoding::gpt_tokens(n, GPT2, weights, device))
 }
 
 /// Returns the cost of [`gpt2_token`]: each weight, key and value is read once.
@@ -194,8 +193,11 @@ pub fn gpt2_token_cost(weights: Weights, length: usize) -> Cost {
     let products = 12.0 * layers * width * width + width * vocabulary;
     let kept = 2.0 * layers * width * length;
     let bytes = of_weight * products + of_key * kept;
+    // Embeddings are f16. Matrices are quantised from f32.
     let table = 2.0 * vocabulary * width;
-    Cost { flops: 2.0 * (products + kept), bytes, largest_tensor: table, memory: bytes + table }
+    let part = 4.0 * decoding::MAX_ELEMENTS as f64;
+    let largest_tensor = table.max(part).max(of_key * kept / layers);
+    Cost { flops: 2.0 * (products + kept), bytes, largest_tensor, memory: bytes + table + part }
 }
 
 /// A job with products in f16.
