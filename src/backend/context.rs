@@ -46,7 +46,7 @@ pub(crate) enum Conversion {
     Compare,
     /// None: the launcher accepts and returns all storage types. For views and casts.
     Stored,
-    /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32, or their type.
+    /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32 or the operands' type.
     Half,
     /// As `Half`, and operands may have different float types. Results stay f32: 16 bits would be
     /// too few for them.

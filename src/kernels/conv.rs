@@ -628,6 +628,11 @@ pub const CASES: &[Case] = {
         conv2d_weight_backward([2, 16, 20, 20], [12, 16, 3, 3], [2, 12, 20, 20], SAME);
         conv3d_weight_backward([1, 8, 8, 8, 8], [8, 8, 3, 3, 3], [1, 8, 8, 8, 8], SAME_3D);
         conv3d_weight_backward([1, 8, 8, 8, 8], [12, 8, 3, 3, 3], [1, 12, 8, 8, 8], SAME_3D);
+        // Up to 32 columns.
+        conv2d([1, 8, 12, 12], [24, 8, 3, 3], [24], SAME);
+        conv3d([1, 8, 4, 6, 6], [24, 8, 3, 3, 3], [24], SAME_3D);
+        conv2d_weight_backward([2, 8, 20, 20], [12, 8, 1, 3], [2, 12, 22, 20], SAME);
+        conv3d_weight_backward([1, 8, 8, 8, 8], [12, 8, 1, 1, 3], [1, 12, 10, 10, 8], SAME_3D);
         // One input channel, and the gradient of one output channel: products with k = 1.
         conv2d([2, 1, 6, 6], [8, 1, 1, 1], _, UNPADDED);
         conv2d_x_backward([2, 12, 6, 6], [1, 12, 1, 1], [2, 1, 6, 6], UNPADDED);

@@ -13,9 +13,12 @@ pub(crate) fn copy_map(dtype: DType) -> Map {
     Map::new("a", dtype)
 }
 
-/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`. Kernels store words:
-/// those of 16-bit elements must be whole pairs.
+/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`. 16-bit elements are
+/// copied as words of two, so that both layouts must consist of whole pairs.
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
+    if view.is_empty() {
+        return Ok(());
+    }
     if tensor.dtype().is_half() {
         let tensor = tensor.view(expand_layout(tensor.layout(), view.shape())?);
         let [Some(from), Some(to)] = [pairs(&tensor)?, pairs(view)?] else {

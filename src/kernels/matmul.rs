@@ -703,6 +703,7 @@ pub const CASES: &[Case] = cases! {
     linear(permuted(&[63, 71], &[1, 0]), permuted(&[69, 63], &[1, 0]), [69]);
     linear([6, 256], [256, 256], [256]);
     linear([40, 128], [128, 128], [128]);
+    linear([128, 64], [64, 24], [24]);
     // The same, padded to vec4s: the rows of the result have gaps.
     linear([5, 91, 128], [128, 151], [151]);
     linear([5, 91, 126], [126, 151], _);

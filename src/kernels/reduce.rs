@@ -446,13 +446,10 @@ impl<'a> LineLayout<'a> {
         }
     }
 
-    /// Returns whether each line is of aligned groups of four contiguous elements.
+    /// Returns whether each line is contiguous, aligned, and a multiple of four elements.
     fn contiguous_vec4s(&self) -> bool {
-        let Some((stride, outer)) = self.strides.split_last() else {
-            return false;
-        };
-        let contiguous = *stride == 1 && self.shape[outer.len()].is_multiple_of(4);
-        contiguous && outer.iter().all(|stride| stride % 4 == 0) && aligned(self.outer)
+        let contiguous = self.is_flat() && self.strides.first().is_none_or(|&stride| stride == 1);
+        contiguous && self.inner.len().is_multiple_of(4) && aligned(self.outer)
     }
 
     /// Returns whether the lines are aligned groups of four neighbours in memory.
@@ -475,20 +472,11 @@ impl<'a> LineLayout<'a> {
         for (axis, &stride) in self.strides.iter().enumerate() {
             words[axis / 4][axis % 4] = match load {
                 Load::Scalar => stride as i32,
-                Load::Along if axis + 1 == self.strides.len() => 1,
-                Load::Along | Load::Across => (stride / 4) as i32,
+                Load::Along => 1,
+                Load::Across => (stride / 4) as i32,
             };
         }
         words
-    }
-
-    /// Returns the sizes of the reduced axes in loads.
-    fn load_shape(&self, load: Load) -> Shape {
-        let mut shape = self.shape.clone();
-        if let (Load::Along, Some(last)) = (load, shape.last_mut()) {
-            *last /= 4;
-        }
-        shape
     }
 }
 
@@ -539,7 +527,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
             inner_rank: layout.shape.len() as u32,
             zero: 0,
             walk: Walk::new(&[outer])?,
-            inner_shape: shape_words(&layout.load_shape(load))?,
+            inner_shape: shape_words(&layout.shape)?,
             inner_strides,
         },
         workgroups: team.workgroups(lines * splits),
@@ -620,12 +608,13 @@ impl LineDivision {
 pub fn variants() -> Vec<Variant> {
     let scalar_teams = policy::all_teams_along(0).chain(policy::all_teams_across(false));
     let scalar_loads = scalar_teams.map(|team| (team, Load::Scalar));
-    let along_loads = policy::all_teams_along(0).map(|team| (team, Load::Along));
     let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
-    let loads = scalar_loads.chain(along_loads).chain(across_loads);
-    let accesses: Vec<_> = loads
-        .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }))
-        .collect();
+    let any_rank = scalar_loads
+        .chain(across_loads)
+        .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }));
+    let along_loads = policy::all_teams_along(0).map(|team| (team, Load::Along));
+    let flat = along_loads.map(|(team, load)| LineAccess { team, load, flat: true });
+    let accesses: Vec<_> = flat.chain(any_rank).collect();
     let mut kernels = Vec::new();
     for kind in Reduction::ALL {
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {

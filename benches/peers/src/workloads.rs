@@ -96,7 +96,10 @@ const WORKLOADS: &[Workload] = &[
     large(step("resnet50-step-autocast", "the same, products in f16")),
     large(step("gpt2-step", "d 768, 12 layers, 12 heads, vocabulary 50,257, 4 x 512 tokens; Adam")),
     large(step("gpt2-step-autocast", "the same, products in f16")),
-    large(step("gpt2-token", "a token after 511 others, whose keys and values are kept")),
+    large(step(
+        "gpt2-token",
+        "a token after 511 others, kept keys and values; in Burn with f16 embeddings",
+    )),
     large(step("gpt2-token-f16", "the same, f16")),
     large(step("gpt2-token-q8", "the same, f32, weights in integers of 8 bits, blocks of 32")),
     large(step("gpt2-token-q4", "the same, f32, weights in integers of 4 bits, blocks of 32")),

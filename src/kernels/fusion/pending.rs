@@ -35,8 +35,8 @@ pub(crate) struct PendingResult<'a> {
     /// Whether the kernel is large. On software adapters, each epilogue would take too long to
     /// compile.
     pub large_kernel: bool,
-    /// Whether an input is likely to be a parameter. It lives on, so that it may be large. If it is none, it stays in
-    /// memory for the result.
+    /// Whether an input is probably a parameter, which outlives the result: its size does not prevent deferral then.
+    /// If it is none, it stays in memory for the result.
     pub reads_parameter: bool,
     /// The inputs that the kernel may compute if they are pending.
     pub prologues: &'a [(usize, Reads)],

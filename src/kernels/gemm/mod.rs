@@ -184,7 +184,7 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     }
     out.push((Tiling::Direct { rows: 32, cols: 4, subgroup: true }, vec4));
     let alone = |cols| Tiling::Direct { rows: 16, cols, subgroup: false };
-    out.extend([4, 8, 16].map(|cols| (alone(cols), vec4)));
+    out.extend([8, 16].map(|cols| (alone(cols), vec4)));
     let vec4_products: Vec<_> = out.iter().copied().filter(|(_, operands)| operands.vec4).collect();
     for half in DType::HALF_TYPES {
         let with_half =
@@ -413,7 +413,7 @@ impl Gemm {
                     () if !vec4 || self.m <= 8 => [8, 4],
                     () if subgroup => [32, 4],
                     // Loads that lanes do not share cost most.
-                    () => [16, (self.n.next_power_of_two() as u32 / 4).clamp(4, 16)],
+                    () => [16, (self.n.next_power_of_two() as u32 / 4).clamp(8, 16)],
                 };
                 Tiling::Direct { rows, cols, subgroup }
             }
