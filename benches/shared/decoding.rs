@@ -87,7 +87,7 @@ pub fn gpt_tokens(
             keys_and_values: Some(zeros([2, heads, length, width / heads], dtype, device)),
         })
         .collect();
-    // A step reads one row of each, whatever the type.
+    // A step reads one row of each: their type does not matter.
     let embed = |count: usize| zeros([count, width], DType::F16, device);
     let (embedding, positions) = (embed(vocabulary), embed(length));
     let norm = weights.norm(width, device);

@@ -1,6 +1,7 @@
 // The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
 // products on GPUs. LANES invocations compute a tile of ROWS rows and 4 * LANES * COL_BLOCKS columns; each computes
 // COL_BLOCKS groups of four columns, 4 * LANES apart. A workgroup computes TILES tiles. ROWS is 8 * ROW_BLOCKS.
+// COL_BLOCKS is 1 with SUBGROUP and without VEC4.
 // lib/gemm lists what the including shader must define.
 // SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
@@ -70,12 +71,9 @@ fn main(
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
 //#if SUBGROUP
-            // [4 steps, COL_BLOCKS], row-major.
-            var b_in: array<vec4<f32>, 4u * COL_BLOCKS>;
-//#repeat C COL_BLOCKS
+            var b_in: array<vec4<f32>, 4>;
 //#repeat U 4
-            b_in[U * COL_BLOCKS + C] = to_floats(b[(b_cols[C] + b_start + (i + U) * g.b_step) >> 2u]);
-//#end
+            b_in[U] = to_floats(b[(b_cols[0] + b_start + (i + U) * g.b_step) >> 2u]);
 //#end
             var a_in: array<vec4<f32>, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
@@ -84,13 +82,7 @@ fn main(
 //#repeat H ROW_BLOCKS
 //#repeat I 8
 //#repeat U 4
-            {
-                let a_step = vec4<f32>(subgroupBroadcast(a_in[H][U], I));
-//#repeat C COL_BLOCKS
-                acc[(H * 8u + I) * COL_BLOCKS + C] =
-                    fma(a_step, b_in[U * COL_BLOCKS + C], acc[(H * 8u + I) * COL_BLOCKS + C]);
-//#end
-            }
+            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H][U], I)), b_in[U], acc[H * 8u + I]);
 //#end
 //#end
 //#end
@@ -128,7 +120,6 @@ fn main(
         }
     }
 //#else
-    // COL_BLOCKS is 1.
     let b_cols = vec4<u32>(
         b_col_offset(cols[0].x),
         b_col_offset(cols[0].y),

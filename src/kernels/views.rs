@@ -206,7 +206,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     }
     let is_half = first.dtype().is_half();
     let layout = Layout::contiguous(&shape);
-    let mut starts = tensors.iter().scan(0, |end, tensor| {
+    let starts = tensors.iter().scan(0, |end, tensor| {
         let len = tensor.shape()[axis];
         *end += len;
         Some((*end - len, len))
@@ -218,7 +218,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
         return cat(tensors?, axis);
     }
     let out = Tensor::empty(first.runtime(), &shape, first.dtype())?;
-    for (tensor, (start, len)) in tensors.iter().zip(starts.by_ref()) {
+    for (tensor, (start, len)) in tensors.iter().zip(starts) {
         let target = out.view(out.layout().narrow(axis, start, len));
         copy::write(&in_pairs(tensor.clone())?, &target)?;
     }

@@ -409,11 +409,13 @@ impl Gemm {
             Strategy::Small => Tiling::Small { lanes: if self.n <= 16 { 4 } else { 8 } },
             _ => {
                 let subgroup = policy::of(runtime).has_subgroups_of_8();
-                let [rows, cols] = match () {
-                    () if !vec4 || self.m <= 8 => [8, 4],
-                    () if subgroup => [32, 4],
+                let [rows, cols] = if !vec4 || self.m <= 8 {
+                    [8, 4]
+                } else if subgroup {
+                    [32, 4]
+                } else {
                     // Loads that lanes do not share cost most.
-                    () => [16, (self.n.next_power_of_two() as u32 / 4).clamp(8, 16)],
+                    [16, if self.n > 32 { 16 } else { 8 }]
                 };
                 Tiling::Direct { rows, cols, subgroup }
             }
