@@ -1,7 +1,7 @@
 // The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
 // products on GPUs. LANES invocations compute a tile of ROWS rows and 4 * LANES * COL_BLOCKS columns; each computes
 // COL_BLOCKS groups of four columns, 4 * LANES apart. A workgroup computes TILES tiles. ROWS is 8 * ROW_BLOCKS.
-// COL_BLOCKS is 1 with SUBGROUP and without VEC4.
+// WIDE: COL_BLOCKS is more than 1. Then there is VEC4, and no SUBGROUP.
 // lib/gemm lists what the including shader must define.
 // SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
@@ -87,10 +87,13 @@ fn main(
 //#end
 //#end
 //#else
+//#if WIDE
+            // Each is read by all blocks of columns.
             var a_in: array<vec4<f32>, ROWS>;
 //#repeat R ROWS
             a_in[R] = to_floats(a[(rows[R] + a_start + i) >> 2u]);
 //#end
+//#endif
 //#repeat C COL_BLOCKS
             {
                 let b_at = b_cols[C] + b_start + i * g.b_step;
@@ -98,21 +101,18 @@ fn main(
                 let b_1 = to_floats(b[(b_at + g.b_step) >> 2u]);
                 let b_2 = to_floats(b[(b_at + 2u * g.b_step) >> 2u]);
                 let b_3 = to_floats(b[(b_at + 3u * g.b_step) >> 2u]);
-                // One expression: some adapters keep every variable in memory.
 //#repeat R ROWS
-                acc[R * COL_BLOCKS + C] = fma(
-                    vec4<f32>(a_in[R].w),
-                    b_3,
-                    fma(
-                        vec4<f32>(a_in[R].z),
-                        b_2,
-                        fma(
-                            vec4<f32>(a_in[R].y),
-                            b_1,
-                            fma(vec4<f32>(a_in[R].x), b_0, acc[R * COL_BLOCKS + C]),
-                        ),
-                    ),
-                );
+                {
+//#if WIDE
+                    let row = a_in[R];
+//#else
+                    let row = to_floats(a[(rows[R] + a_start + i) >> 2u]);
+//#endif
+                    // Without variables, which some adapters keep in memory.
+                    let sum = fma(vec4<f32>(row.x), b_0, acc[R * COL_BLOCKS + C]);
+                    acc[R * COL_BLOCKS + C] =
+                        fma(vec4<f32>(row.w), b_3, fma(vec4<f32>(row.z), b_2, fma(vec4<f32>(row.y), b_1, sum)));
+                }
 //#end
             }
 //#end

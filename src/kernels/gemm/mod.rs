@@ -146,7 +146,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
         Tiling::Direct { rows, cols, subgroup } => {
             let variant = variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8);
             let variant = variant.int("COL_BLOCKS", cols / 4).int("LANES", direct_lanes(subgroup));
-            variant.flag("SUBGROUP", subgroup)
+            variant.flag("WIDE", cols > 4).flag("SUBGROUP", subgroup)
         }
         Tiling::Small { lanes } => {
             let variant = variant.int("ROWS", 8).int("ROW_BLOCKS", 1).int("COL_BLOCKS", 1);

@@ -53,9 +53,9 @@ pub const SOFTWARE_RULES: [SoftwareRule; 4] = [
     SoftwareRule {
         description: "the strategy `vec4`: products without workgroup memory, in vec4s",
         applies: |kernel| {
-            // Small products, which are in vec4s too, have lanes.
+            // Small products are in vec4s too, and have several tiles per workgroup.
             let has = |name: &str| words(kernel).any(|word| word.name == name);
-            has("ROW_BLOCKS") && has("VEC4") && !has("TILED") && !has("LANES")
+            has("ROW_BLOCKS") && has("VEC4") && !has("TILED") && !has("TILES")
         },
     },
 ];
@@ -127,11 +127,13 @@ mod tests {
         let is_for_software = |kernel| SOFTWARE_RULES.iter().any(|rule| (rule.applies)(kernel));
         assert!(is_for_software("norm TEAM SUBGROUP WORKGROUP_SIZE=64 TEAM_SIZE=8"));
         assert!(is_for_software("ctc WORKGROUP_SIZE=8"));
-        assert!(is_for_software("matmul BIAS F32 VEC4 ROWS=16 ROW_BLOCKS=2 OUT_VEC4"));
+        assert!(is_for_software(
+            "matmul BIAS F32 VEC4 ROWS=16 ROW_BLOCKS=2 COL_BLOCKS=4 LANES=4 OUT_VEC4"
+        ));
         // The strategy `scalar`, the reference of tuning on every device.
-        assert!(!is_for_software("matmul BIAS ROWS=8 ROW_BLOCKS=1"));
+        assert!(!is_for_software("matmul BIAS ROWS=8 ROW_BLOCKS=1 COL_BLOCKS=1 LANES=4"));
         assert!(!is_for_software("matmul F32 VEC4 TILED TILE_ROWS=64 ROW_BLOCKS=1 OUT_VEC4"));
-        assert!(!is_for_software("matmul F32 VEC4 ROWS=8 ROW_BLOCKS=1 LANES=4 TILES=16 OUT_VEC4"));
+        assert!(!is_for_software("matmul F32 VEC4 ROWS=8 LANES=4 TILES=16 OUT_VEC4"));
         assert!(!is_for_software("norm TEAM WORKGROUP_SIZE=128 TEAM_SIZE=8"));
     }
 }
