@@ -1,7 +1,7 @@
 // The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
 // products on GPUs. LANES invocations compute a tile of ROWS rows and 4 * LANES * COL_BLOCKS columns; each computes
 // COL_BLOCKS groups of four columns, 4 * LANES apart. A workgroup computes TILES tiles. ROWS is 8 * ROW_BLOCKS.
-// WIDE: COL_BLOCKS is more than 1. Then there is VEC4, and no SUBGROUP.
+// WIDE: with VEC4 and without SUBGROUP, COL_BLOCKS is more than 1.
 // lib/gemm lists what the including shader must define.
 // SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
@@ -70,11 +70,13 @@ fn main(
         let b_start = b_run_offset(o);
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
-//#if SUBGROUP
+//#if !WIDE
             var b_in: array<vec4<f32>, 4>;
 //#repeat U 4
             b_in[U] = to_floats(b[(b_cols[0] + b_start + (i + U) * g.b_step) >> 2u]);
 //#end
+//#endif
+//#if SUBGROUP
             var a_in: array<vec4<f32>, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
             a_in[H] = to_floats(a[(rows[H] + a_start + i) >> 2u]);
@@ -86,14 +88,22 @@ fn main(
 //#end
 //#end
 //#end
-//#else
+//#endif
+//#if !SUBGROUP !WIDE
+//#repeat R ROWS
+            {
+                let a_in = to_floats(a[(rows[R] + a_start + i) >> 2u]);
+//#repeat U 4
+                acc[R] = fma(vec4<f32>(a_in[U]), b_in[U], acc[R]);
+//#end
+            }
+//#end
+//#endif
 //#if WIDE
-            // Each is read by all blocks of columns.
             var a_in: array<vec4<f32>, ROWS>;
 //#repeat R ROWS
             a_in[R] = to_floats(a[(rows[R] + a_start + i) >> 2u]);
 //#end
-//#endif
 //#repeat C COL_BLOCKS
             {
                 let b_at = b_cols[C] + b_start + i * g.b_step;
@@ -101,14 +111,10 @@ fn main(
                 let b_1 = to_floats(b[(b_at + g.b_step) >> 2u]);
                 let b_2 = to_floats(b[(b_at + 2u * g.b_step) >> 2u]);
                 let b_3 = to_floats(b[(b_at + 3u * g.b_step) >> 2u]);
+                // Without variables, which some adapters keep in memory.
 //#repeat R ROWS
                 {
-//#if WIDE
                     let row = a_in[R];
-//#else
-                    let row = to_floats(a[(rows[R] + a_start + i) >> 2u]);
-//#endif
-                    // Without variables, which some adapters keep in memory.
                     let sum = fma(vec4<f32>(row.x), b_0, acc[R * COL_BLOCKS + C]);
                     acc[R * COL_BLOCKS + C] =
                         fma(vec4<f32>(row.w), b_3, fma(vec4<f32>(row.z), b_2, fma(vec4<f32>(row.y), b_1, sum)));
