@@ -63,12 +63,12 @@ fn grad_of(row: u32, col: u32, first_w: u32, base: u32) -> f32 {
     }
 //#else
 //#if DISJOINT
-    if (is_window(row, col, first_h, first_w)) {
+    if (starts_above(first_h, row) && starts_before(first_w, col)) {
         sum = grad_of_window(row, col, first_h, first_w, base);
     }
 //#else
-    for (var h = first_h; is_window(row, col, h, first_w); h++) {
-        for (var w = first_w; is_window(row, col, h, w); w++) {
+    for (var h = first_h; starts_above(h, row); h++) {
+        for (var w = first_w; starts_before(w, col); w++) {
             sum += grad_of_window(row, col, h, w, base);
         }
     }
@@ -78,10 +78,14 @@ fn grad_of(row: u32, col: u32, first_w: u32, base: u32) -> f32 {
 }
 
 //#if !ADAPTIVE
-// Whether there is a window (h, w) that starts at or before the element. h and w are the first windows or later ones.
-fn is_window(row: u32, col: u32, h: u32, w: u32) -> bool {
-    let is_row = h < p.out_h && h * p.stride_h <= row + p.padding_h;
-    return is_row && w < p.out_w && w * p.stride_w <= col + p.padding_w;
+// Whether there is a row h of windows that starts at or above a row.
+fn starts_above(h: u32, row: u32) -> bool {
+    return h < p.out_h && h * p.stride_h <= row + p.padding_h;
+}
+
+// Whether there is a column w of windows that starts at or before a column.
+fn starts_before(w: u32, col: u32) -> bool {
+    return w < p.out_w && w * p.stride_w <= col + p.padding_w;
 }
 
 // The part of the element's gradient from window (h, w).
