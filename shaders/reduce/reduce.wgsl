@@ -4,7 +4,7 @@
 // LOAD, COMBINE, FINISH, IDENTITY, BETTER: expressions of the launcher, in the functions below.
 // SCALAR: the result is the combination. COMPENSATED: it is a sum, with the errors of its additions.
 // ARG: it is the index, within its line, of the best element.
-// ALONG: a line is contiguous, and a load has four of its elements.
+// ALONG: a load has four neighbours of a line.
 // ACROSS: a load has one element of each of four neighbouring lines.
 // VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. STORES_WORDS4: ACROSS and WORDS.
 // FLAT: at most one axis is reduced.
@@ -42,7 +42,7 @@ struct Params {
     zero: u32,
     // The offset of each line, in elements.
     walk: Walk,
-    // Sizes of the reduced axes, and their strides in loads.
+    // Sizes of the reduced axes and their strides, in loads.
     inner_shape: array<vec4<u32>, 3>,
     inner_strides: array<vec4<u32>, 3>,
 }

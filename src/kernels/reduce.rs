@@ -165,6 +165,11 @@ impl Reduction {
         self.is_arg() || self == SumOfSums
     }
 
+    /// Returns whether elements of `dtype` are floats that are added up.
+    fn adds_floats(self, dtype: DType) -> bool {
+        matches!(self, Sum | Mean) && dtype == DType::F32
+    }
+
     /// Returns the type of the result for elements of `dtype`.
     fn result_type(self, dtype: DType) -> DType {
         match self {
@@ -435,21 +440,25 @@ impl<'a> LineLayout<'a> {
     }
 
     /// Returns the widest load for this layout.
-    fn load(&self, kind: Reduction, along: bool) -> Load {
+    fn load(&self, kind: Reduction, dtype: DType, along: bool) -> Load {
         if kind.loads_scalars() || !self.outer.offset.is_multiple_of(4) {
             return Load::Scalar;
         }
+        let may_be_along = self.is_flat() || kind.adds_floats(dtype);
         match along {
-            true if self.contiguous_vec4s() => Load::Along,
+            true if may_be_along && self.contiguous_vec4s() => Load::Along,
             false if self.neighbouring_lines() => Load::Across,
             _ => Load::Scalar,
         }
     }
 
-    /// Returns whether each line is contiguous, aligned, and a multiple of four elements.
+    /// Returns whether each line consists of aligned groups of four contiguous elements.
     fn contiguous_vec4s(&self) -> bool {
-        let contiguous = self.is_flat() && self.strides.first().is_none_or(|&stride| stride == 1);
-        contiguous && self.inner.len().is_multiple_of(4) && aligned(self.outer)
+        let Some((&stride, outer)) = self.strides.split_last() else { return false };
+        stride == 1
+            && self.shape[outer.len()].is_multiple_of(4)
+            && outer.iter().all(|stride| stride % 4 == 0)
+            && aligned(self.outer)
     }
 
     /// Returns whether the lines are aligned groups of four neighbours in memory.
@@ -472,11 +481,20 @@ impl<'a> LineLayout<'a> {
         for (axis, &stride) in self.strides.iter().enumerate() {
             words[axis / 4][axis % 4] = match load {
                 Load::Scalar => stride as i32,
-                Load::Along => 1,
-                Load::Across => (stride / 4) as i32,
+                Load::Along if axis + 1 == self.strides.len() => 1,
+                Load::Along | Load::Across => (stride / 4) as i32,
             };
         }
         words
+    }
+
+    /// Returns the sizes of the reduced axes in loads.
+    fn load_shape(&self, load: Load) -> Shape {
+        let mut shape = self.shape.clone();
+        if let (Load::Along, Some(last)) = (load, shape.last_mut()) {
+            *last /= 4;
+        }
+        shape
     }
 }
 
@@ -492,7 +510,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let (outputs, len) = (outer.len(), inner.len());
     let layout = LineLayout::new(outer, inner)?;
     let along = layout.prefer_along();
-    let load = layout.load(kind, along);
+    let load = layout.load(kind, dtype, along);
     // Indices of splits are combined along one axis.
     let may_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
     let LineDivision { lines, per_load, splits, split_len, team, rounds } =
@@ -527,7 +545,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
             inner_rank: layout.shape.len() as u32,
             zero: 0,
             walk: Walk::new(&[outer])?,
-            inner_shape: shape_words(&layout.shape)?,
+            inner_shape: shape_words(&layout.load_shape(load))?,
             inner_strides,
         },
         workgroups: team.workgroups(lines * splits),
@@ -583,7 +601,7 @@ impl LineDivision {
         // A load whose place depends on several axes takes a round for each of them.
         let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
         let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
-        if matches!(kind, Sum | Mean) && dtype == DType::F32 {
+        if kind.adds_floats(dtype) {
             max_loads = max_loads.min(policy::of(runtime).max_summed());
         }
         let split_len = match may_split && kind != SumOfSums {
@@ -608,20 +626,20 @@ impl LineDivision {
 pub fn variants() -> Vec<Variant> {
     let scalar_teams = policy::all_teams_along(0).chain(policy::all_teams_across(false));
     let scalar_loads = scalar_teams.map(|team| (team, Load::Scalar));
-    let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
-    let any_rank = scalar_loads
-        .chain(across_loads)
-        .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }));
     let along_loads = policy::all_teams_along(0).map(|team| (team, Load::Along));
-    let flat = along_loads.map(|(team, load)| LineAccess { team, load, flat: true });
-    let accesses: Vec<_> = flat.chain(any_rank).collect();
+    let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
+    let loads = scalar_loads.chain(along_loads).chain(across_loads);
+    let accesses: Vec<_> = loads
+        .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }))
+        .collect();
     let mut kernels = Vec::new();
     for kind in Reduction::ALL {
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &access in &accesses {
                 // Sums of sums are neighbours of those of the next line: no team reads along a few of many.
                 let exists = (!dtype.is_64_bit() && kind != SumOfSums || !access.team.subgroup)
-                    && ((access.load == Load::Scalar && access.flat) || !kind.loads_scalars());
+                    && ((access.load == Load::Scalar && access.flat) || !kind.loads_scalars())
+                    && (access.load != Load::Along || access.flat || kind.adds_floats(dtype));
                 if exists {
                     kernels.push(ReduceKernel { kind, dtype, access });
                 }
@@ -644,6 +662,16 @@ pub const CASES: &[Case] = cases! {
     float_sum([4099]);
     float_sum([257, 1023]);
     float_sum(permuted(&[7, 9, 5], &[2, 0, 1]));
+    // Over several axes, in vec4s.
+    float_sum(permuted(&[2, 4, 8], &[1, 0, 2]));
+    float_sum(permuted(&[8, 5, 12], &[1, 0, 2]));
+    float_sum(permuted(&[9, 8, 16], &[1, 0, 2]));
+    float_mean(permuted(&[2, 4, 8], &[1, 0, 2]));
+    float_mean(permuted(&[8, 5, 12], &[1, 0, 2]));
+    float_mean(permuted(&[9, 8, 16], &[1, 0, 2]));
+    mean_axes([3, 130, 2, 8], Arg::Sizes(&[0, 2, 3]));
+    mean_axes([3, 4, 30, 24], Arg::Sizes(&[0, 2]));
+    conv2d_bias_backward([3, 1, 2, 8], [130], [3, 130, 2, 8]);
     float_sum_dim([4, 6, 5], 0);
     float_sum_dim([4, 6, 5], 1);
     float_sum_dim([4, 6, 5], 2);
