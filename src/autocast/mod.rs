@@ -1,6 +1,6 @@
 //! Mixed precision: products in 16 bits, the rest of a program in f32.
 //!
-//! Parameters stay f32. Inside a scope of [`autocast`], products, convolutions and attention convert
+//! Parameters stay f32. Inside a scope of [`autocast`], large products, convolutions and attention convert
 //! their operands to 16 bits, so that matrix units multiply them and their results need half the
 //! memory. Exponentials, logarithms, powers, softmax, norms, losses and sums convert them to f32.
 //! Other ops compute in the type of their operands, or in the wider one if they differ.
@@ -29,7 +29,8 @@ use crate::device::{DeviceError, WgslDevice};
 /// `BURN_WGSL_AUTOCAST=f16` or `bf16` is a scope around every thread and device. In a browser, open
 /// the device first, and do not hold a scope across an `await`.
 ///
-/// Biases of products stay f32: they are added to f32 sums.
+/// Biases of products stay f32: they are added to f32 sums. Operands of small products stay f32, too, because
+/// conversions would take longer than they save; the type of the result does not depend on that.
 ///
 /// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32. Its backward pass computes in
 /// the types of the forward pass, inside or outside the scope. In a scope, 16-bit copies of parameters are

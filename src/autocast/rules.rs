@@ -5,12 +5,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Converts them to 16 bits; the result is 16-bit. Sums of products are f32 in any case, and matrix units multiply
-    /// 16 bits fastest.
+    /// 16 bits fastest. If an operand is f32 and they have few elements, all become f32.
     Product,
     /// As [`Product`](Self::Product), but products of f32 are never rounded outside of autocast: attention.
     Lower,
-    /// Converts them to 16 bits; the result is f32: products that are gradients of parameters, which optimizers add up
-    /// in f32.
+    /// As [`Product`](Self::Product), but the result is f32: products that are gradients of parameters, which optimizers
+    /// add up in f32.
     Gradient,
     /// Converts them to f32; the result is f32: ops whose results overflow f16 easily, or that add up many elements.
     Full,

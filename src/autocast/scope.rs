@@ -139,7 +139,11 @@ fn rounds_products(device: &WgslDevice) -> bool {
     precision.unwrap_or(*PRODUCTS) == MatmulPrecision::Medium
 }
 
-/// The float operands of an op: their device and types.
+/// Products with fewer elements of all operands are computed in f32, because the conversions would take longer than
+/// matrix units save.
+const MIN_ELEMENTS: usize = 1 << 19;
+
+/// The float operands of an op: their device, their types and how large they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FloatOperands {
     device: Option<WgslDevice>,
@@ -149,12 +153,15 @@ pub(crate) struct FloatOperands {
     other: Option<DType>,
     /// The widest of their types.
     widest: Option<DType>,
+    /// The number of their elements.
+    elements: usize,
 }
 
 impl FloatOperands {
-    /// Adds an operand.
-    pub fn see(&mut self, device: WgslDevice, dtype: DType) {
+    /// Adds an operand of so many elements.
+    pub fn see(&mut self, device: WgslDevice, dtype: DType, elements: usize) {
         self.device.get_or_insert(device);
+        self.elements = self.elements.saturating_add(elements);
         if *self.first.get_or_insert(dtype) != dtype {
             self.other = Some(dtype);
         }
@@ -179,6 +186,8 @@ impl FloatOperands {
         let [target, result] = match rule {
             // A program that uses f64 needs its digits.
             _ if widest == DType::F64 => [DType::F64; 2],
+            Rule::Product if self.is_small() => [DType::F32, lower],
+            Rule::Gradient if self.is_small() => [DType::F32; 2],
             Rule::Product | Rule::Lower => [lower; 2],
             Rule::Gradient => [lower, DType::F32],
             Rule::Full | Rule::BiasGradient => [DType::F32; 2],
@@ -188,7 +197,12 @@ impl FloatOperands {
         changes.then_some([target, result])
     }
 
-    /// The same for a gradient in a backward pass, outside of autocast.
+    /// Returns whether a product of operands that would be converted is not worth it.
+    fn is_small(&self) -> bool {
+        self.widest == Some(DType::F32) && self.elements < MIN_ELEMENTS
+    }
+
+    /// The same as [`cast_types`](Self::cast_types) for a gradient in a backward pass, outside of autocast.
     pub fn gradient_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let first = self.first.filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))?;
         let is_gradient = matches!(rule, Rule::Gradient | Rule::BiasGradient);
@@ -197,7 +211,7 @@ impl FloatOperands {
         is_wide.then_some([first, DType::F32])
     }
 
-    /// The same for a product of f32 outside of autocast.
+    /// The same as [`cast_types`](Self::cast_types) for a product of f32 outside of autocast.
     pub fn product_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let is_f32 = self.widest == Some(DType::F32) && self.other.is_none();
         let is_product = matches!(rule, Rule::Product | Rule::Gradient);

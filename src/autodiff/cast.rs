@@ -14,8 +14,9 @@ use burn_std::Shape;
 use super::kinds::F;
 use super::node::{State, node};
 use crate::autocast::rules::{Role, Rule};
-use crate::autocast::{FloatOperands, at_end};
+use crate::autocast::{FloatOperands, at_end, off};
 use crate::backend::{Wgsl, WgslTensor};
+use crate::tensor::checked_len;
 
 /// What a copy is of: a node, which never has another value, and its type.
 type Key = (NodeId, DType);
@@ -93,15 +94,18 @@ fn free_dead(owners: usize) {
 /// Calls a function on each float tensor of an op.
 type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F, Role));
 
-/// Converts the float operands of an op by its rule of autocast.
-pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) {
+/// Converts the float operands of an op by its rule of autocast. Returns the type of the result if that of the operands
+/// is another: see [`narrowed`].
+pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) -> Option<DType> {
     let mut seen = FloatOperands::default();
     each(&mut |tensor, role| {
         if role != Role::Bias {
-            seen.see(tensor.primitive.device(), tensor.dtype());
+            let elements = checked_len(&tensor.primitive.shape()).unwrap_or(usize::MAX);
+            seen.see(tensor.primitive.device(), tensor.dtype(), elements);
         }
     });
-    let target = seen.cast_types(rule).map(|[target, _]| target);
+    let types = seen.cast_types(rule);
+    let target = types.map(|[target, _]| target);
     let of_product = target.or(seen.widest());
     each(&mut |tensor, role| {
         let dtype = tensor.dtype();
@@ -119,6 +123,24 @@ pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) {
             None => {}
         }
     });
+    types
+        .filter(|_| rule == Rule::Product)
+        .and_then(|[target, result]| (target != result).then_some(result))
+}
+
+/// Computes a product of f32 operands under autocast, and converts its result to `dtype`, if there is one.
+pub(super) fn narrowed<C: CheckpointStrategy>(
+    dtype: Option<DType>,
+    product: impl FnOnce() -> F,
+) -> F {
+    let Some(dtype) = dtype else { return product() };
+    let result = {
+        let _off = off();
+        product()
+    };
+    CONVERTED.store(true, Ordering::Relaxed);
+    let value = Wgsl::float_cast(result.primitive.clone(), dtype.into());
+    converted_back::<C>(&result, value)
 }
 
 fn is_half(dtype: DType) -> bool {

@@ -15,7 +15,7 @@ use burn_backend::ops::{
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
-use super::cast::{cast, copy_ahead};
+use super::cast::{cast, copy_ahead, narrowed};
 use super::kinds::*;
 use super::{
     Autodiff, attention, batch_norm, fft, graph, grid_sample, norm, product, slice, softmax, topk,
@@ -48,7 +48,7 @@ macro_rules! delegated {
             [$gradient:ident]
     ) => {
         fn $name($($arg: $kind),*) -> $ret {
-            delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+            delegated!(@cast _narrow [$($arg: $kind),*] [$($rule)?]);
             $(delegated!(@local $arg $kind);)*
             $gradient::$name::<C>($($arg),*)
         }
@@ -78,17 +78,17 @@ macro_rules! delegated {
     (@part $name:ident [$($arg:ident: $kind:ident),*] [$($rule:ident)?]) => {
         fn $name($($arg: $kind),*) -> F {
             batch_norm::$name::<C>($($arg,)* |$($arg),*| {
-                delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+                delegated!(@cast _narrow [$($arg: $kind),*] [$($rule)?]);
                 $(delegated!(@local $arg $kind);)*
-                delegated!(@registered F BurnAutodiff::<Wgsl, C>::$name($($arg),*))
+                delegated!(@registered F [] _narrow BurnAutodiff::<Wgsl, C>::$name($($arg),*))
             })
         }
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($rule:ident)?] []) => {
         fn $name($($arg: $kind),*) -> $ret {
-            delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+            delegated!(@cast _narrow [$($arg: $kind),*] [$($rule)?]);
             $(delegated!(@local $arg $kind);)*
-            delegated!(@registered $ret BurnAutodiff::<Wgsl, C>::$name($($arg),*))
+            delegated!(@registered $ret [$($rule)?] _narrow BurnAutodiff::<Wgsl, C>::$name($($arg),*))
         }
     };
     (@local $arg:ident F) => {
@@ -107,18 +107,21 @@ macro_rules! delegated {
         let _kept: Vec<_> = $arg.iter().map(graph::kept).collect();
     };
     (@local $arg:ident $kind:ident) => {};
-    (@registered F $result:expr) => { graph::registered($result) };
-    (@registered FI $result:expr) => {{
+    (@registered F [Product] $narrow:ident $result:expr) => {
+        narrowed::<C>($narrow, || graph::registered($result))
+    };
+    (@registered F $rule:tt $narrow:ident $result:expr) => { graph::registered($result) };
+    (@registered FI $rule:tt $narrow:ident $result:expr) => {{
         let (result, indices) = $result;
         (graph::registered(result), indices)
     }};
-    (@registered FF $result:expr) => {{
+    (@registered FF $rule:tt $narrow:ident $result:expr) => {{
         let (first, second) = $result;
         (graph::registered(first), graph::registered(second))
     }};
-    (@registered $ret:ident $result:expr) => { $result };
+    (@registered $ret:ident $rule:tt $narrow:ident $result:expr) => { $result };
     // Converts the float operands: autocast. Without a rule, one operand is left as it is.
-    (@cast [$($arg:ident: $kind:ident),*] []) => {
+    (@cast $narrow:ident [$($arg:ident: $kind:ident),*] []) => {
         $(delegated!(@mutable $arg $kind);)*
         if const { 0 $(+ delegated!(@count $kind))* > 1 } {
             cast::<C>(Rule::Promote, &mut |_f| {
@@ -126,13 +129,11 @@ macro_rules! delegated {
             });
         }
     };
-    (@cast [$($arg:ident: $kind:ident),*] [$rule:ident]) => {
+    (@cast $narrow:ident [$($arg:ident: $kind:ident),*] [$rule:ident]) => {
         $(delegated!(@mutable $arg $kind);)*
-        if const { 0 $(+ delegated!(@count $kind))* > 0 } {
-            cast::<C>(Rule::$rule, &mut |_f| {
-                $(delegated!(@floats $arg $kind _f);)*
-            });
-        }
+        let $narrow = cast::<C>(Rule::$rule, &mut |_f| {
+            $(delegated!(@floats $arg $kind _f);)*
+        });
     };
     (@count F) => { 1 };
     (@count Weight) => { 1 };

@@ -201,7 +201,7 @@ impl OpContext {
     fn type_on_cpu(&self) -> Option<DType> {
         match self.float {
             Some(DType::F16 | DType::BF16) if self.has_f32_bias => Some(DType::F32),
-            float => self.cast.and(float),
+            float => self.cast.filter(|&cast| cast == DType::F32).or(self.cast.and(float)),
         }
     }
 
@@ -383,7 +383,8 @@ impl RowOperand for WgslTensor {
             dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
             dtype if dtype.is_float() => {
                 context.float.get_or_insert(dtype);
-                context.floats.see(self.device(), dtype);
+                let elements = tensor::checked_len(&self.shape()).unwrap_or(usize::MAX);
+                context.floats.see(self.device(), dtype, elements);
             }
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }

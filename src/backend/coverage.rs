@@ -253,13 +253,16 @@ pub fn autocast_table() -> String {
             &[Rule::Product, Rule::Lower][..],
             "In 16 bits",
             "Operands are converted to the type of the scope, except the bias of a product. Products are \
-             added up in f32, and the result is rounded to 16 bits.",
+             added up in f32, and the result is rounded to 16 bits. If an operand of a product is f32 \
+             and all operands have fewer than 2^19 elements together, they are multiplied in f32: conversions would \
+             take longer than they save.",
         ),
         (
             &[Rule::Gradient],
             "In 16 bits, with a result in f32",
             "Gradients of parameters, which are added up in f32; those of parameters of 16 bits are rounded to their \
-             type at the end. The backward pass of `burn_wgsl::Autodiff` follows this rule outside of the scope, too.",
+             type at the end. Small products are multiplied in f32, as above. The backward pass of \
+             `burn_wgsl::Autodiff` follows this rule outside of the scope, too.",
         ),
         (
             &[Rule::Full, Rule::BiasGradient],

@@ -10,6 +10,7 @@ use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::map::Map;
+use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -102,6 +103,21 @@ pub(super) fn widened(tensor: &Tensor) -> Result<Tensor> {
     let Some(axes) = tensor.layout().dense_order() else { return to_compute_type(tensor.clone()) };
     let packed = tensor.view(tensor.layout().permute(&axes));
     Ok(to_compute_type(packed)?.view(tensor.layout().clone()))
+}
+
+/// Returns a tensor, which may be the pending conversion of 16-bit floats with other strides: with their strides then,
+/// so that kernels can read them as they are stored.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(super) fn as_stored(tensor: Tensor) -> Result<Tensor> {
+    let stored = tensor.converted_from().filter(|stored| {
+        stored.dtype().is_half()
+            && tensor.dtype() == DType::F32
+            && policy::of(tensor.runtime()).keeps_halves()
+    });
+    stored.map_or(Ok(tensor), |stored| widened(&stored))
 }
 
 /// Converts indices to i32, the type that kernels read. An index above the range of i32 becomes the

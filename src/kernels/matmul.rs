@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::device::{Limits, Units};
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::fusion::{epilogue, prologue};
@@ -293,6 +291,7 @@ fn float_product(
     mut batch: Shape,
     forced: Forced,
 ) -> Result<Tensor> {
+    let (lhs, rhs) = (cast::as_stored(lhs)?, cast::as_stored(rhs)?);
     let walk = batch_walk(&lhs, &rhs, &batch)?;
     let bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
     let (gemm, operands) = match ProductPlan::of(&lhs, &rhs, &batch, bias.is_some(), forced) {
@@ -323,11 +322,8 @@ fn launch(
 ) -> Result<Tensor> {
     let runtime = lhs.runtime();
     let Gemm { batch, m, n, k, .. } = *gemm;
-    // 16-bit operands that are not read in vec4s.
-    let prologues = match operands.vec4 {
-        true => SmallVec::new(),
-        false => prologue::conversions(&[lhs, rhs]),
-    };
+    // 16-bit operands that are read as f32.
+    let prologues = prologue::conversions(&[lhs, rhs]);
     // The layout requires a bias binding. Without a bias it is not read.
     let unread;
     let bias_or_unread = match bias {
@@ -643,10 +639,10 @@ pub fn variants() -> Vec<Variant> {
         })
         .collect();
     let with_epilogue = epilogue::samples(products.iter().copied());
-    let scalar = products.iter().copied();
-    let scalar: Vec<_> =
-        scalar.filter(|kernel| !kernel.operands.vec4 && kernel.tiling.is_for_gpus()).collect();
-    let with_prologue = [0, 1].map(|input| prologue::samples_of_conversions(&scalar, input));
+    let of_f32 =
+        |kernel: &MatmulKernel| kernel.operands.half.is_none() && kernel.tiling.is_for_gpus();
+    let of_f32: Vec<_> = products.iter().copied().filter(of_f32).collect();
+    let with_prologue = [0, 1].map(|input| prologue::samples_of_conversions(&of_f32, input));
     [int_products, variants_of(products), with_epilogue, with_prologue.concat()].concat()
 }
 

@@ -264,6 +264,22 @@ impl Tensor {
         Ok(Arg { storage, dtype, layout, padding: None })
     }
 
+    /// Returns the tensor with other strides of which this is the pending conversion.
+    pub(crate) fn converted_from(&self) -> Option<Self> {
+        let lazy = self.pending().filter(|lazy| lazy.expression().is_conversion())?;
+        let args = lazy.args();
+        let [Arg { storage, dtype, layout: Some(layout), padding: None }] = &args[..] else {
+            return None;
+        };
+        let is_whole = self.is_packed() && layout.shape == self.layout.shape;
+        is_whole.then(|| Self {
+            runtime: self.runtime.clone(),
+            storage: storage.clone(),
+            layout: Layout::clone(layout),
+            dtype: *dtype,
+        })
+    }
+
     /// Returns the packed tensor, which is computed first if it is pending, as an argument that is
     /// a part of each line of the result.
     ///

@@ -18,6 +18,8 @@ use burn_wgsl::{
 
 use crate::common::{Launches, devices, failure, gpus, runtime_of, serial_guard, test_alone};
 
+/// The rows of 8 elements with which products are large enough for 16 bits.
+const LARGE: usize = 1 << 16;
 const LOWER: [(Precision, DType); 2] =
     [(Precision::F16, DType::F16), (Precision::Bf16, DType::BF16)];
 
@@ -210,12 +212,15 @@ impl<B: Backend> Network<B> {
 /// Returns the gradients of the weights of the network's linear layers, with their types.
 fn gradients<B: AutodiffBackend>(
     device: &B::Device,
+    batch: usize,
     scope: impl Fn() -> Option<burn_wgsl::PrecisionScope>,
     in_scope: bool,
 ) -> Vec<(DType, Vec<f32>)> {
     let network = Network::<B>::new(device);
     let open = scope();
-    let loss = network.loss(tensor(1, [16, 8], device), tensor(2, [16, 1], device));
+    // As large for each row as with few rows, or f16 would lose it.
+    let scale = batch as f64 / 16.0;
+    let loss = network.loss(tensor(1, [batch, 8], device), tensor(2, [batch, 1], device)) * scale;
     if !in_scope {
         drop(open);
         let grads = GradientsParams::from_grads(loss.backward(), &network);
@@ -262,25 +267,27 @@ fn assert_close(
 fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
     // The random numbers of a device are those of the process.
     let _serial = serial_guard();
-    for device in devices() {
-        let expected = gradients::<Autodiff<Wgsl>>(&device, || None, true);
+    for (device, batch) in devices().into_iter().flat_map(|device| [(device, 16), (device, LARGE)])
+    {
+        let expected = gradients::<Autodiff<Wgsl>>(&device, batch, || None, true);
         assert!(expected.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
         for (precision, lower) in LOWER {
             let digits = if lower == DType::F16 { 1e-2 } else { 6e-2 };
             let scope = || Some(autocast(&device, precision));
+            let check = |what: &str, found: Vec<(DType, Vec<f32>)>| {
+                assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{what}, {device}");
+                let label = format!("{what}, {precision} on {device}, {batch} rows");
+                assert_close(&label, &found, &expected, digits);
+            };
             for in_scope in [false, true] {
-                let found = gradients::<Autodiff<Wgsl>>(&device, scope, in_scope);
-                assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
-                assert_close(&format!("{precision} on {device}"), &found, &expected, digits);
+                let found = gradients::<Autodiff<Wgsl>>(&device, batch, scope, in_scope);
+                check(if in_scope { "in the scope" } else { "after it" }, found);
             }
             // Ops whose inputs are computed again in the backward pass.
-            let found = gradients::<Autodiff<Wgsl, BalancedCheckpointing>>(&device, scope, false);
-            assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
-            assert_close(&format!("again, {precision} on {device}"), &found, &expected, digits);
+            type Again = Autodiff<Wgsl, BalancedCheckpointing>;
+            check("again", gradients::<Again>(&device, batch, scope, false));
             // Burn's own autodiff, with types of its own choice.
-            let found = gradients::<BurnAutodiff<Wgsl>>(&device, scope, true);
-            assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
-            assert_close(&format!("Burn's, {precision} on {device}"), &found, &expected, digits);
+            check("Burn's", gradients::<BurnAutodiff<Wgsl>>(&device, batch, scope, true));
         }
     }
 }
@@ -416,12 +423,34 @@ fn biases_can_have_another_type_than_the_operands() {
     }
 }
 
+/// The difference of two neighbours, which are one number in 16 bits.
+#[test]
+fn operands_of_small_products_are_not_rounded() {
+    fn difference<B: Backend>(rows: usize, device: &B::Device) -> f32 {
+        let x = Tensor::<B, 2>::ones([rows, 2], device);
+        let step = Tensor::<B, 2>::from_floats([[NEIGHBOUR, 0.0]], device);
+        let signs = Tensor::<B, 2>::from_floats([[1.0], [-1.0]], device);
+        let product = (x + step).matmul(signs);
+        assert!(matches!(product.dtype(), DType::F16 | DType::BF16));
+        product.slice([0..1, 0..1]).cast(FloatDType::F32).into_data().to_vec::<f32>().unwrap()[0]
+    }
+    const NEIGHBOUR: f32 = 1.0 / 2048.0;
+    for (device, (precision, _)) in devices().into_iter().flat_map(|d| LOWER.map(|of| (d, of))) {
+        let _scope = autocast(&device, precision);
+        for (rows, expected) in [(4, NEIGHBOUR), (LARGE * 4, 0.0)] {
+            assert_eq!(difference::<Wgsl>(rows, &device), expected, "{precision}, {device}");
+            let with_gradients = difference::<Autodiff<Wgsl>>(rows, &device);
+            assert_eq!(with_gradients, expected, "{precision}, {device}");
+        }
+    }
+}
+
 /// Multiplies by a weight twice in each of `scopes` scopes that `open` opens: only the first product of a scope must
 /// convert the weight.
 fn a_weight_is_converted_once<S>(scopes: usize, open: impl Fn(&WgslDevice) -> S) {
     for device in gpus() {
         let weight = tensor::<Autodiff<Wgsl>, 2>(1, [64, 64], &device).require_grad();
-        let x = tensor::<Autodiff<Wgsl>, 2>(2, [64, 64], &device).cast(FloatDType::F16);
+        let x = tensor::<Autodiff<Wgsl>, 2>(2, [LARGE / 8, 64], &device).cast(FloatDType::F16);
         let _ = x.clone().into_data();
         let conversions = || {
             let conversions = Launches::containing("F16=`a`(x0:F32)");

@@ -23,6 +23,9 @@ pub(crate) struct PendingNode {
     pub args: SmallVec<[(ArgSource, DType); 2]>,
     /// The number of arguments of this graph that refer to it.
     references: usize,
+    /// Whether it is a packed 16-bit tensor in memory, converted to f32. Who needs it later reads fewer bytes if it
+    /// stays pending.
+    is_widened: bool,
 }
 
 impl PendingNode {
@@ -37,6 +40,11 @@ impl PendingNode {
         // One reference is the node's own.
         Arc::strong_count(&self.lazy) > self.references + 1 + others
     }
+
+    /// Returns whether the result must be in memory for references besides those of the graph and `others`.
+    fn is_written(&self, others: usize) -> bool {
+        !self.is_widened && self.is_held(others)
+    }
 }
 
 /// A tensor in memory.
@@ -50,6 +58,8 @@ pub(crate) struct Leaf {
     references: usize,
     /// The number of all references to the lazy result that owns the memory, if one does.
     lazy_owners: Option<usize>,
+    /// Whether a result that stays pending needs it.
+    is_kept: bool,
 }
 
 impl Leaf {
@@ -58,9 +68,14 @@ impl Leaf {
         self.layout.as_deref().map_or(0, |layout| layout.offset)
     }
 
+    /// Returns whether all of it is read, in its order.
+    fn is_packed(&self) -> bool {
+        self.layout.is_none() && self.padding.is_none()
+    }
+
     /// Returns whether only the graph refers to the memory, so that a result may overwrite it.
     pub fn is_owned(&self) -> bool {
-        if self.memory.is_part() {
+        if self.memory.is_part() || self.is_kept {
             return false;
         }
         // One reference is the leaf's own.
@@ -85,6 +100,15 @@ impl Graph {
     pub fn of(root: &Arc<Lazy>) -> Option<Self> {
         let mut graph = Self::default();
         graph.visit(root)?;
+        for node in &graph.nodes[..graph.nodes.len() - 1] {
+            if node.is_widened && node.is_held(0) {
+                for &(source, _) in &node.args {
+                    if let ArgSource::Leaf(leaf) = source {
+                        graph.leaves[usize::from(leaf)].is_kept = true;
+                    }
+                }
+            }
+        }
         Some(graph)
     }
 
@@ -99,7 +123,7 @@ impl Graph {
         if let Some(index) = self.nodes.iter().rposition(is_same) {
             return Some(index);
         }
-        let mut args = SmallVec::new();
+        let mut args: SmallVec<[(ArgSource, DType); 2]> = SmallVec::new();
         for arg in lazy.args().iter() {
             let source = match arg.storage.pending().and_then(|lazy| self.visit(lazy)) {
                 Some(index) => {
@@ -110,7 +134,11 @@ impl Graph {
             };
             args.push((source, arg.dtype));
         }
-        self.nodes.push(PendingNode { lazy: lazy.clone(), args, references: 0 });
+        let is_widened = lazy.expression().is_conversion()
+            && lazy.expression().dtype == DType::F32
+            && matches!(args[..], [(ArgSource::Leaf(leaf), dtype)] if dtype.is_half()
+                && self.leaves[usize::from(leaf)].is_packed());
+        self.nodes.push(PendingNode { lazy: lazy.clone(), args, references: 0, is_widened });
         Some(self.nodes.len() - 1)
     }
 
@@ -131,6 +159,7 @@ impl Graph {
                 padding: arg.padding.clone(),
                 references: 0,
                 lazy_owners: arg.storage.lazy_owners(),
+                is_kept: false,
             });
             self.leaves.len() - 1
         });
@@ -149,17 +178,17 @@ impl Graph {
     }
 
     /// Returns the indices of the results that must be in memory: those that something outside of
-    /// the graph refers to, and the last.
+    /// the graph needs there, and the last.
     pub fn outputs(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
-        (0..=last).filter(move |&index| index == last || self.nodes[index].is_held(0))
+        (0..=last).filter(move |&index| index == last || self.nodes[index].is_written(0))
     }
 
-    /// Returns the indices of the results that something outside of the graph refers to, besides
+    /// Returns the indices of the results that something outside of the graph needs in memory, besides
     /// one tensor that refers to the last.
     pub fn held_besides_root(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
-        (0..=last).filter(move |&index| self.nodes[index].is_held(usize::from(index == last)))
+        (0..=last).filter(move |&index| self.nodes[index].is_written(usize::from(index == last)))
     }
 
     /// Returns whether a result may depend on an index outside its axis.
