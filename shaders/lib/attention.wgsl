@@ -2,7 +2,7 @@
 //   out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
 //   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
 //   softcap(s) = p.softcap * tanh(s / p.softcap), or s without a softcap,
-// or -inf if key j is masked. A row whose keys are all masked gives zeros.
+// or p.hidden_score if key j is masked: -inf, or what the program fills in. A row whose scores are all -inf gives zeros.
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
 // [batch, heads, keys, value_width], with widths that are multiples of four. mask and bias are
 // [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
@@ -40,6 +40,11 @@ struct Params {
     mask_offset: u32,
     bias_offset: u32,
     keys_per_split: u32,
+    // The score of masked keys.
+    hidden_score: f32,
+    pad0: u32,
+    pad1: u32,
+    pad2: u32,
     q: OperandLayout,
     k: OperandLayout,
     v: OperandLayout,
@@ -74,7 +79,7 @@ fn scores_of(products: vec4<f32>, batch: u32, head: u32, queries: vec4<u32>, key
     if (p.has_mask == 1u) {
         let at = p.mask_offset + offsets_of(p.mask_strides, batch, head, queries, keys);
         let masked = vec4<u32>(mask[at.x], mask[at.y], mask[at.z], mask[at.w]) != vec4<u32>();
-        scores = select(scores, vec4<f32>(-inf()), masked);
+        scores = select(scores, vec4<f32>(p.hidden_score), masked);
     }
 //#endif
     return scores;

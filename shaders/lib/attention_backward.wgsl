@@ -37,8 +37,9 @@ struct Params {
     bias_offset: u32,
     // batch * heads * queries.
     rows: u32,
+    // The score of masked keys.
+    hidden_score: f32,
     pad0: u32,
-    pad1: u32,
     q: OperandLayout,
     k: OperandLayout,
     v: OperandLayout,
@@ -184,7 +185,7 @@ fn weights_from(scores: vec4<f32>, log_sums: LogSums) -> vec4<f32> {
 
 struct Weights {
     weights: vec4<f32>,
-    // The same times softcap'.
+    // The same times softcap', or zero for masked keys.
     sloped: vec4<f32>,
 }
 
@@ -203,10 +204,14 @@ fn weigh(
     }
     if (p.has_bias == 1u) {
 //#if KEYS
-        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, other_indices, own_indices));
+        let biases = biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, other_indices, own_indices));
 //#else
-        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, own_indices, other_indices));
+        let biases = biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, own_indices, other_indices));
 //#endif
+        // -inf. The score of a masked key is a constant.
+        let masked = bitcast<vec4<u32>>(biases) == vec4<u32>(0xff800000u);
+        scores = select(scores + biases, vec4<f32>(p.hidden_score), masked);
+        slopes = select(slopes, vec4<f32>(), masked);
     }
 //#endif
     let weights = select(weights_from(scores, log_sums), vec4<f32>(), are_hidden(own_indices, other_indices));

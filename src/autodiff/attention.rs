@@ -1,15 +1,28 @@
-//! Attention.
+//! Attention, also if the program composes it of products and a softmax.
+
+#![allow(
+    clippy::extra_unused_type_parameters,
+    reason = "the methods of the contract call all functions alike"
+)]
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use burn_autodiff::Autodiff as BurnAutodiff;
-use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_autodiff::checkpoint::strategy::{CheckpointStrategy, NoCheckpointing};
 use burn_backend::TensorMetadata;
 use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::attention::attention_fallback;
 use burn_backend::ops::{FloatTensorOps, ModuleOps};
 
 use super::Autodiff;
-use super::kinds::{Attention, B, F, OptB, OptF};
+use super::cast::cast;
+use super::kinds::{Attention, B, F, OptB, OptF, Scalar};
 use super::node::node;
+use super::notes::{Identity, Input};
+use crate::autocast::rules::{Role, Rule};
+use crate::backend::composed_attention::{self, ComposedAttention};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// What the gradient needs besides queries, keys and values.
@@ -56,4 +69,128 @@ pub(super) fn attention<C: CheckpointStrategy>(
         );
         <[WgslTensor; 3]>::from(grads).map(|grad| Wgsl::float_cast(grad, dtype.into()))
     })
+}
+
+/// The nodes of the product that is the scores of attention.
+#[derive(Debug, Clone)]
+struct Scores {
+    query: Input,
+    /// `[batch, heads, width, keys]`.
+    transposed_key: Input,
+}
+
+/// The maximum number of notes: of a product, its scale, two masks, and weights, twice.
+const MAX_NOTES: usize = 10;
+
+thread_local! {
+    /// Notes of scores and weights of attention, the latest first.
+    static NOTES: RefCell<VecDeque<(Identity, Scores)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Forgets all notes, which keep tensors.
+pub(super) fn clear() {
+    drop(NOTES.take());
+}
+
+fn noted(tensor: &F) -> Option<Scores> {
+    let identity = Identity::of(tensor);
+    NOTES.with_borrow(|notes| {
+        let found = notes.iter().find(|(noted, _)| *noted == identity);
+        found.map(|(_, scores)| scores.clone())
+    })
+}
+
+/// Notes that a tensor is scores or weights.
+fn note(tensor: F, scores: Scores) -> F {
+    let oldest = NOTES.with_borrow_mut(|notes| {
+        notes.push_front((Identity::of(&tensor), scores));
+        if notes.len() > MAX_NOTES { notes.pop_back() } else { None }
+    });
+    // Not while the list is borrowed.
+    drop(oldest);
+    tensor
+}
+
+/// Computes an op of scores, whose result is scores, too.
+pub(super) fn follow(scores: F, op: impl FnOnce(F) -> F) -> F {
+    match noted(&scores) {
+        Some(noted) => note(op(scores), noted),
+        None => op(scores),
+    }
+}
+
+/// Computes the softmax of a tensor: weights, if it is scores.
+pub(super) fn weights(tensor: F, op: impl FnOnce(F) -> F) -> F {
+    match noted(&tensor) {
+        Some(noted) => note(op(tensor), noted),
+        // Their gradient needs them in any case.
+        None if tensor.is_tracked() => composed_attention::without(|| op(tensor)),
+        None => op(tensor),
+    }
+}
+
+pub(super) fn float_mul_scalar<C>(lhs: F, rhs: Scalar, op: fn(F, Scalar) -> F) -> F {
+    follow(lhs, |lhs| op(lhs, rhs))
+}
+
+pub(super) fn float_div_scalar<C>(lhs: F, rhs: Scalar, op: fn(F, Scalar) -> F) -> F {
+    follow(lhs, |lhs| op(lhs, rhs))
+}
+
+pub(super) fn float_mask_fill<C>(
+    tensor: F,
+    mask: B,
+    value: Scalar,
+    op: fn(F, B, Scalar) -> F,
+) -> F {
+    follow(tensor, |tensor| op(tensor, mask, value))
+}
+
+pub(super) fn float_matmul<C: CheckpointStrategy>(lhs: F, rhs: F, op: fn(F, F) -> F) -> F {
+    if !lhs.is_tracked() && !rhs.is_tracked() {
+        return op(lhs, rhs);
+    }
+    if composed_attention::are_weights(&lhs.primitive) {
+        return of_weights::<C>(&lhs, &rhs)
+            .unwrap_or_else(|| composed_attention::without(|| op(lhs, rhs)));
+    }
+    // Strategies that compute results again decide by themselves what is kept.
+    let may_be_scores = lhs.primitive.rank() == 4
+        && lhs.primitive.is_on_gpu()
+        && TypeId::of::<C>() == TypeId::of::<NoCheckpointing>();
+    let scores =
+        may_be_scores.then(|| Scores { query: Input::new(&lhs), transposed_key: Input::new(&rhs) });
+    let result = op(lhs, rhs);
+    match scores.filter(|_| composed_attention::are_scores(&result.primitive)) {
+        Some(scores) => note(result, scores),
+        None => result,
+    }
+}
+
+/// Returns attention that the program composes, with one gradient for all of its ops.
+fn of_weights<C: CheckpointStrategy>(weights: &F, value: &F) -> Option<F> {
+    let Scores { query, transposed_key } = noted(weights)?;
+    let mut inputs = [query.tensor()?, transposed_key.tensor()?, value.clone()];
+    let composed = ComposedAttention::of(&weights.primitive, &value.primitive)?;
+    clear();
+    cast::<C>(Rule::Lower, &mut |f| inputs.iter_mut().for_each(|input| f(input, Role::Operand)));
+    let dtype = inputs[2].dtype();
+    let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());
+    let (output, log_sums) = composed.compute([query, transposed(key), value]);
+    let output = Wgsl::float_cast(output, dtype.into());
+    let state = (composed, output.clone(), log_sums);
+    Some(node::<C, _, 3, 3>(inputs, output, state, |[query, key, value], state, grad| {
+        let (composed, output, log_sums) = state;
+        let dtypes = [query.dtype(), key.dtype(), value.dtype()];
+        let [of_query, of_key, of_value] =
+            composed.gradients([query, transposed(key), value, output, log_sums, grad]);
+        let [query, key, value] = dtypes;
+        [(of_query, query), (transposed(of_key), key), (of_value, value)]
+            .map(|(grad, dtype)| Wgsl::float_cast(grad, dtype.into()))
+    }))
+}
+
+/// Swaps the last two axes of keys.
+fn transposed(key: WgslTensor) -> WgslTensor {
+    Wgsl::float_swap_dims(key, 2, 3)
 }

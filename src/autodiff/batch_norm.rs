@@ -25,9 +25,8 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use burn_autodiff::NodeId;
 use burn_autodiff::checkpoint::strategy::{CheckpointStrategy, NoCheckpointing};
 use burn_backend::TensorMetadata;
 use burn_backend::ops::FloatTensorOps;
@@ -36,6 +35,7 @@ use smallvec::SmallVec;
 
 use super::kinds::{Axis, F, Scalar};
 use super::node::node;
+use super::notes::{Identity, Input};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// The maximum number of notes. One normalisation has 15.
@@ -46,20 +46,6 @@ thread_local! {
     static PARTS: RefCell<VecDeque<(Identity, Part)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Tells the node of a tensor from others. `require_grad` keeps the id, and makes another node while the first is
-/// there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    id: NodeId,
-    address: usize,
-}
-
-impl Identity {
-    fn of(tensor: &F) -> Self {
-        Self { id: tensor.node.id, address: Arc::as_ptr(&tensor.node).addr() }
-    }
-}
-
 /// What a tensor is in the normalisation of `x`.
 #[derive(Debug, Clone)]
 struct Part {
@@ -68,37 +54,6 @@ struct Part {
     means: Option<WgslTensor>,
     deviation: Option<WgslTensor>,
     gamma: Option<Input>,
-}
-
-/// A tensor whose node the graph may remove.
-#[derive(Debug, Clone)]
-struct Input {
-    /// With a count of its own, which the graph does not know.
-    uncounted: F,
-    count: Weak<NodeId>,
-}
-
-impl Input {
-    fn new(tensor: &F) -> Self {
-        let uncounted = F { rc: Arc::new(tensor.node.id), ..tensor.clone() };
-        Self { uncounted, count: Arc::downgrade(&tensor.rc) }
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::of(&self.uncounted)
-    }
-
-    fn primitive(&self) -> &WgslTensor {
-        &self.uncounted.primitive
-    }
-
-    /// Returns the tensor, if its node is still in the graph. One without gradient is not in it.
-    fn tensor(self) -> Option<F> {
-        match self.count.upgrade() {
-            None if self.uncounted.node.requirement.is_none() => Some(self.uncounted),
-            count => Some(F { rc: count?, ..self.uncounted }),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

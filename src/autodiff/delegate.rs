@@ -66,21 +66,32 @@ macro_rules! delegated {
         delegated!(@untracked $name [$($arg: $kind),*] Q);
     };
     // Parts of a batch normalisation.
-    (@method float_swap_dims $args:tt F $rule:tt []) => { delegated!(@part float_swap_dims $args $rule); };
-    (@method float_reshape $args:tt F $rule:tt []) => { delegated!(@part float_reshape $args $rule); };
-    (@method float_mean_dim $args:tt F $rule:tt []) => { delegated!(@part float_mean_dim $args $rule); };
-    (@method float_sub $args:tt F $rule:tt []) => { delegated!(@part float_sub $args $rule); };
-    (@method float_mul $args:tt F $rule:tt []) => { delegated!(@part float_mul $args $rule); };
-    (@method float_add_scalar $args:tt F $rule:tt []) => { delegated!(@part float_add_scalar $args $rule); };
-    (@method float_sqrt $args:tt F $rule:tt []) => { delegated!(@part float_sqrt $args $rule); };
-    (@method float_div $args:tt F $rule:tt []) => { delegated!(@part float_div $args $rule); };
-    (@method float_add $args:tt F $rule:tt []) => { delegated!(@part float_add $args $rule); };
-    (@part $name:ident [$($arg:ident: $kind:ident),*] [$($rule:ident)?]) => {
+    (@method float_swap_dims $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_swap_dims $args $rule); };
+    (@method float_reshape $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_reshape $args $rule); };
+    (@method float_mean_dim $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_mean_dim $args $rule); };
+    (@method float_sub $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_sub $args $rule); };
+    (@method float_mul $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_mul $args $rule); };
+    (@method float_add_scalar $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_add_scalar $args $rule); };
+    (@method float_sqrt $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_sqrt $args $rule); };
+    (@method float_div $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_div $args $rule); };
+    (@method float_add $args:tt F $rule:tt []) => { delegated!(@part batch_norm float_add $args $rule); };
+    // Parts of attention.
+    (@method float_matmul $args:tt F $rule:tt []) => { delegated!(@part attention float_matmul $args $rule); };
+    (@method float_mul_scalar $args:tt F $rule:tt []) => {
+        delegated!(@part attention float_mul_scalar $args $rule);
+    };
+    (@method float_div_scalar $args:tt F $rule:tt []) => {
+        delegated!(@part attention float_div_scalar $args $rule);
+    };
+    (@method float_mask_fill $args:tt F $rule:tt []) => {
+        delegated!(@part attention float_mask_fill $args $rule);
+    };
+    (@part $module:ident $name:ident [$($arg:ident: $kind:ident),*] [$($rule:ident)?]) => {
         fn $name($($arg: $kind),*) -> F {
-            batch_norm::$name::<C>($($arg,)* |$($arg),*| {
+            $module::$name::<C>($($arg,)* |$($arg),*| {
                 delegated!(@cast _narrow [$($arg: $kind),*] [$($rule)?]);
                 $(delegated!(@local $arg $kind);)*
-                delegated!(@registered F [] _narrow BurnAutodiff::<Wgsl, C>::$name($($arg),*))
+                delegated!(@registered F [$($rule)?] _narrow BurnAutodiff::<Wgsl, C>::$name($($arg),*))
             })
         }
     };

@@ -15,6 +15,7 @@ mod grid_sample;
 mod kinds;
 pub(crate) mod node;
 mod norm;
+mod notes;
 mod product;
 #[cfg(feature = "train")]
 pub(crate) mod relay;
@@ -147,6 +148,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
         let _scope = scope("backward");
         clear_copies();
         batch_norm::clear();
+        attention::clear();
         // The types are those of the forward pass.
         let _off = off();
         let _wide = has_converted().then(wide_gradients);

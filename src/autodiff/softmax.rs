@@ -4,6 +4,7 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::TensorMetadata;
 use burn_backend::ops::{ActivationOps, FloatTensorOps};
 
+use super::attention;
 use super::cast::keeping_16_bits;
 use super::kinds::{Axis, F};
 use super::node::node;
@@ -12,9 +13,11 @@ use crate::backend::Wgsl;
 
 pub(super) fn softmax<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let op = |tensor| Wgsl::softmax(tensor, dim);
-    keeping_16_bits::<C, _>(Rule::Full, tensor, op, dim, |[], (output, dim), grad| {
-        let output = Wgsl::float_cast(output, grad.dtype().into());
-        [Wgsl::softmax_backward(output, grad, dim)]
+    attention::weights(tensor, |tensor| {
+        keeping_16_bits::<C, _>(Rule::Full, tensor, op, dim, |[], (output, dim), grad| {
+            let output = Wgsl::float_cast(output, grad.dtype().into());
+            [Wgsl::softmax_backward(output, grad, dim)]
+        })
     })
 }
 

@@ -10,7 +10,7 @@ macro_rules! activation_contract {
                 elementwise::clamp(&rows::float_clamp_min, tensor, &[ScalarValue::Float(0.0)]),
                 else cpu;
             softmax(tensor: Uncast, dim: Axis) -> F under Full gradient softmax =
-                softmax::softmax(tensor, dim);
+                attention_pattern::softmax_or_weights(tensor, dim);
             log_softmax(tensor: F, dim: Axis) -> F under Full gradient softmax =
                 softmax::log_softmax(tensor, dim);
         }

@@ -282,9 +282,9 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::scan::ScanOp;
     pub(crate) use crate::kernels::views;
     pub(crate) use crate::kernels::{
-        argwhere, attention, attention_backward, conv, cross, ctc, deform, elementwise, fft,
-        finite, gather, gather_nd, grid_sample, interpolate, matmul, norm, pool, reduce, scan,
-        scatter, scatter_nd, softmax, sort,
+        argwhere, attention, attention_backward, attention_pattern, conv, cross, ctc, deform,
+        elementwise, fft, finite, gather, gather_nd, grid_sample, interpolate, matmul, norm, pool,
+        reduce, scan, scatter, scatter_nd, softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

@@ -22,7 +22,7 @@ macro_rules! float_contract {
             float_into_int(tensor: F, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             float_cast(tensor: F, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
             float_matmul(lhs: F, rhs: F) -> F as Half under Product =
-                matmul::matmul(lhs, rhs), else cpu;
+                attention_pattern::product(lhs, rhs), else cpu;
             float_cross(lhs: F, rhs: F, dim: Axis) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F as Stored = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Axis, dim2: Axis) -> F as Stored =

@@ -259,5 +259,6 @@ pub(crate) fn attention_options(options: &AttentionModuleOptions) -> AttentionOp
         scale: options.scale.map(|scale| scale as f32),
         softcap: options.softcap.map(|softcap| softcap as f32),
         causal: options.is_causal,
+        hidden_score: None,
     }
 }

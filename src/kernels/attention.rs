@@ -76,6 +76,10 @@ params! {
         mask_offset: u32,
         bias_offset: u32,
         keys_per_split: u32,
+        hidden_score: f32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
         q: OperandLayout,
         k: OperandLayout,
         v: OperandLayout,
@@ -265,7 +269,8 @@ impl UnitsKernel for AttentionWithUnits {
         let forced = AttentionUnits { units, dtype, width: self.width };
         for softcap in [None, Some(50.0)] {
             let all = softcap.is_some();
-            let options = AttentionOptions { scale: Some(1.0), softcap, causal: all };
+            let options =
+                AttentionOptions { scale: Some(1.0), softcap, causal: all, hidden_score: None };
             let definition = AttentionDefinition::new(self.width, options);
             let [query, key, value, _] = definition.upload_operands(runtime, dtype)?;
             let inputs = AttentionInputs { query, key, value, mask: None, bias: None, options };
@@ -433,6 +438,7 @@ impl AttentionOperands {
             has_bias: u32::from(self.bias.is_some()),
             mask_offset: broadcast_offset(self.mask_layout.as_ref()),
             bias_offset: broadcast_offset(self.bias_layout.as_ref()),
+            hidden_score: options.hidden_score(),
             q: OperandLayout::of(query),
             k: OperandLayout::of(key),
             v: OperandLayout::of(value),

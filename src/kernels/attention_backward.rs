@@ -56,8 +56,8 @@ params! {
         has_bias: u32,
         bias_offset: u32,
         rows: u32,
+        hidden_score: f32,
         pad0: u32,
-        pad1: u32,
         q: OperandLayout,
         k: OperandLayout,
         v: OperandLayout,
@@ -302,6 +302,7 @@ impl GradientOperands {
             has_bias: u32::from(self.bias.is_some()),
             bias_offset: broadcast_offset(self.bias_layout.as_ref()),
             rows: (batch * heads * queries) as u32,
+            hidden_score: options.hidden_score(),
             q: OperandLayout::of(query),
             k: OperandLayout::of(key),
             v: OperandLayout::of(value),
@@ -399,8 +400,12 @@ impl UnitsKernel for AttentionBackwardWithUnits {
         let forced = AttentionUnits { units, dtype, width: self.width };
         for softcap in [None, Some(2.0)] {
             // Small enough that many keys have a share.
-            let options =
-                AttentionOptions { scale: Some(0.25), softcap, causal: softcap.is_some() };
+            let options = AttentionOptions {
+                scale: Some(0.25),
+                softcap,
+                causal: softcap.is_some(),
+                hidden_score: None,
+            };
             let definition = AttentionDefinition::new(self.width, options);
             let [query, key, value, grad] = definition.upload_operands(runtime, dtype)?;
             let [out, log_sums] = definition.upload_results(runtime)?;

@@ -55,7 +55,7 @@ params! {
 const WORKGROUP_SIZE: usize = 64;
 
 const MASK_WHERE: &str = "select(a, c, b != 0u)";
-const MASK_FILL: &str = "select(a, s, b != 0u)";
+pub(super) const MASK_FILL: &str = "select(a, s, b != 0u)";
 const POWI: &str = "pow_(a, f32(b))";
 
 /// The kernel for tensors that are accessed in vec4s.

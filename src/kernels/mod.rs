@@ -17,6 +17,7 @@
 //! Each family lists every variant that it can dispatch ([`variants`]), so that tests validate all
 //! of them without a GPU, and the cases that it must pass ([`cases`]).
 
+pub(crate) mod attention_pattern;
 pub(crate) mod copy;
 pub mod fusion;
 pub mod gemm;

@@ -87,6 +87,11 @@ impl DeferredWork {
         self.list.lock().work.iter().map(|(_, work)| work.clone()).collect()
     }
 
+    /// As [`lock`](Self::lock), unless a thread holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        self.recording.try_lock()
+    }
+
     /// Returns a lock under which the state of deferred work changes.
     pub fn lock(&self) -> MutexGuard<'_, ()> {
         self.recording.lock()

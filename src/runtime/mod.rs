@@ -930,6 +930,11 @@ impl Runtime {
         self.deferred.lock()
     }
 
+    /// Returns whether no thread holds the lock of [`lock_deferred`](Self::lock_deferred).
+    pub fn can_lock_deferred(&self) -> bool {
+        self.deferred.try_lock().is_some()
+    }
+
     /// Records the deferred work, the newest first: it may include older work that it needs.
     ///
     /// # Errors

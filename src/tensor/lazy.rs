@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{DType, Layout, Storage};
+use super::{DType, Error, Layout, Storage, Tensor};
 use crate::runtime::{
     Allocation, Compilation, Deferred, Flows, Origin, Recorded, Runtime, RuntimeError,
 };
@@ -74,6 +74,9 @@ pub(crate) trait PendingLaunch: Send + Sync {
 
     /// Returns what the launch reads.
     fn inputs(&self) -> &[Arc<Allocation>];
+
+    /// Notes that nobody may need the result: dropped, the launch does not run.
+    fn set_replaced(&self);
 
     /// Records the launch: it writes the result to the first of `outputs`, or those of the
     /// epilogue, which depend on what `flows` says, or on all operands.
@@ -152,6 +155,8 @@ pub(crate) struct Lazy {
     compute: Compute,
     /// Whether another expression has had it as an argument.
     used: AtomicBool,
+    /// Whether a larger op computes what it was for.
+    replaced: AtomicBool,
     memory: OnceLock<Arc<Allocation>>,
     /// The arguments, until the memory is computed.
     args: Mutex<SmallVec<[Arg; 2]>>,
@@ -162,8 +167,55 @@ pub(crate) struct Lazy {
 enum Source {
     /// Its expression.
     Expression,
-    Launch(Mutex<Option<Arc<dyn PendingLaunch>>>),
+    Launch(Mutex<Option<Launch>>),
     Arrival(Mutex<Arrival>),
+    Composite(CompositeSource),
+}
+
+/// A pending launch.
+struct Launch {
+    launch: Arc<dyn PendingLaunch>,
+    /// The operands, if it multiplies matrices.
+    product: Option<Arc<[Tensor; 2]>>,
+}
+
+/// An op that is a part of a larger one, if the program goes on as it began: that one may replace it. Until then nothing
+/// is launched.
+pub(crate) trait Composite: Any + Send + Sync {
+    /// Computes the op by itself. Returns a packed tensor.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device cannot compute it.
+    fn compute(&self) -> Result<Tensor, Error>;
+}
+
+/// A [`Composite`] op. One that nobody has replaced is computed when it is dropped, as other launches are.
+struct CompositeSource {
+    runtime: Arc<Runtime>,
+    state: Mutex<CompositeState>,
+}
+
+#[derive(Clone)]
+enum CompositeState {
+    Waiting(Arc<dyn Composite>),
+    /// A larger op has replaced it. Its own result may be needed all the same.
+    Replaced(Arc<dyn Composite>),
+    /// Computed by itself; the result may be pending.
+    Computed(Tensor),
+}
+
+impl Drop for CompositeSource {
+    fn drop(&mut self) {
+        let CompositeState::Waiting(composite) = self.state.get_mut() else { return };
+        // A thread that holds the lock only looks at pending results, and must not launch anything.
+        if !self.runtime.can_lock_deferred() || self.runtime.is_impaired() {
+            return;
+        }
+        if let Err(error) = composite.compute() {
+            self.runtime.report_later(runtime_error(error));
+        }
+    }
 }
 
 /// Elements on their way from another device.
@@ -201,6 +253,7 @@ impl Lazy {
             extent,
             compute,
             used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::new(args),
             source: Source::Expression,
@@ -223,9 +276,33 @@ impl Lazy {
             extent,
             compute,
             used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::default(),
-            source: Source::Launch(Mutex::new(Some(launch))),
+            source: Source::Launch(Mutex::new(Some(Launch { launch, product: None }))),
+        })
+    }
+
+    /// Creates memory of `bytes` bytes of an op that a larger one may replace.
+    pub fn of_composite(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        composite: Arc<dyn Composite>,
+    ) -> Arc<Self> {
+        let state = Mutex::new(CompositeState::Waiting(composite));
+        Self::deferred(Self {
+            runtime: runtime.clone(),
+            bytes,
+            expression,
+            // No other result is like it.
+            extent: Extent { ops: 1, signature: u64::MAX, ..Extent::default() },
+            compute: compute_composite,
+            used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            args: Mutex::default(),
+            source: Source::Composite(CompositeSource { runtime: runtime.clone(), state }),
         })
     }
 
@@ -244,6 +321,7 @@ impl Lazy {
             extent: Extent { ops: 1, ..Extent::default() },
             compute: arrive,
             used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::default(),
             source: Source::Arrival(Mutex::new(Arrival::UnderWay(elements))),
@@ -283,17 +361,87 @@ impl Lazy {
         matches!(self.source, Source::Launch(_))
     }
 
-    /// Returns whether the elements arrive from another device.
-    pub fn is_arrival(&self) -> bool {
-        matches!(self.source, Source::Arrival(_))
+    /// Returns whether the memory is not computed together with other results: elements that arrive from another device,
+    /// and ops that a larger one may replace.
+    pub fn is_computed_alone(&self) -> bool {
+        matches!(self.source, Source::Arrival(_) | Source::Composite(_))
+    }
+
+    /// Notes that the launch multiplies these matrices.
+    pub fn set_product(&self, operands: [Tensor; 2]) {
+        if let Source::Launch(launch) = &self.source
+            && let Some(launch) = &mut *launch.lock()
+        {
+            launch.product = Some(Arc::new(operands));
+        }
+    }
+
+    /// Returns the matrices that the launch multiplies, if that is known.
+    pub fn product(&self) -> Option<Arc<[Tensor; 2]>> {
+        match &self.source {
+            Source::Launch(launch) => launch.lock().as_ref()?.product.clone(),
+            _ => None,
+        }
+    }
+
+    /// Returns the op of this type that a larger one may replace; `None` if it was computed.
+    pub fn composite<T: Composite>(&self) -> Option<Arc<T>> {
+        let Source::Composite(source) = &self.source else { return None };
+        match source.state.lock().clone() {
+            CompositeState::Waiting(composite) | CompositeState::Replaced(composite) => {
+                let composite: Arc<dyn Any + Send + Sync> = composite;
+                composite.downcast().ok()
+            }
+            CompositeState::Computed(_) => None,
+        }
+    }
+
+    /// Notes that a larger op computes what this result was for. It is computed only if it is needed.
+    pub fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::Relaxed);
+        match &self.source {
+            Source::Launch(launch) => {
+                if let Some(launch) = &*launch.lock() {
+                    launch.launch.set_replaced();
+                }
+            }
+            Source::Composite(source) => {
+                let mut state = source.state.lock();
+                if let CompositeState::Waiting(composite) = &*state {
+                    *state = CompositeState::Replaced(composite.clone());
+                }
+            }
+            Source::Expression | Source::Arrival(_) => {}
+        }
+    }
+
+    /// Returns the result of an op that a larger one may replace, which is computed by itself now; `None` if it is no
+    /// such op.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device cannot compute it.
+    pub fn composite_result(&self) -> Result<Option<Tensor>, RuntimeError> {
+        let Source::Composite(source) = &self.source else { return Ok(None) };
+        let composite = match source.state.lock().clone() {
+            CompositeState::Waiting(composite) | CompositeState::Replaced(composite) => composite,
+            CompositeState::Computed(tensor) => return Ok(Some(tensor)),
+        };
+        // Not under the lock of the state: the op looks at other pending results.
+        let tensor = composite.compute().map_err(runtime_error)?;
+        let before =
+            std::mem::replace(&mut *source.state.lock(), CompositeState::Computed(tensor.clone()));
+        // Of two threads that compute it, both have the same elements.
+        drop(before);
+        Ok(Some(tensor))
     }
 
     /// Returns the launch that computes the memory, if it is not elementwise; `None` after the
     /// memory was computed.
     pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
         match &self.source {
-            Source::Launch(launch) => launch.lock().clone(),
-            Source::Expression | Source::Arrival(_) => None,
+            Source::Launch(launch) => launch.lock().as_ref().map(|launch| launch.launch.clone()),
+            Source::Expression | Source::Arrival(_) | Source::Composite(_) => None,
         }
     }
 
@@ -333,10 +481,28 @@ impl Lazy {
         let args = std::mem::take(&mut *self.args.lock());
         let launch = match &self.source {
             Source::Launch(launch) => launch.lock().take(),
-            Source::Expression | Source::Arrival(_) => None,
+            Source::Expression | Source::Arrival(_) | Source::Composite(_) => None,
         };
         drop((args, launch));
     }
+}
+
+/// Returns the error of an op whose operands were checked when it was called.
+fn runtime_error(error: Error) -> RuntimeError {
+    match error {
+        Error::Runtime(error) => error,
+        error => unreachable!("{error}"),
+    }
+}
+
+/// Computes an op that no larger one has replaced.
+fn compute_composite(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    if let Some(tensor) = lazy.composite_result()? {
+        let memory = tensor.buffer().map_err(runtime_error)?.clone();
+        let _locked = lazy.runtime.lock_deferred();
+        lazy.resolve(memory);
+    }
+    Ok(())
 }
 
 /// Waits for the elements of an arrival, and uploads them.
@@ -372,7 +538,10 @@ fn arrive(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
 
 impl Deferred for Lazy {
     fn record(self: Arc<Self>) -> Result<(), RuntimeError> {
-        self.computed().map(drop)
+        match self.replaced.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.computed().map(drop),
+        }
     }
 
     fn is_recorded(&self) -> bool {

@@ -19,7 +19,7 @@ pub use layout::{
 
 pub(crate) use description::{describe, described, description};
 pub(crate) use lazy::{
-    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch,
+    Arg, Composite, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch,
 };
 
 use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError, current_origin};
@@ -173,6 +173,50 @@ impl Tensor {
         runtime.check_binding(bytes)?;
         let lazy = Lazy::of_launch(runtime, bytes, expression, launch, extent, compute);
         Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
+    }
+
+    /// Returns a tensor of elements in a storage.
+    pub(crate) fn of_storage(
+        runtime: &Arc<Runtime>,
+        storage: Storage,
+        layout: Layout,
+        dtype: DType,
+    ) -> Self {
+        Self { runtime: runtime.clone(), storage, layout, dtype }
+    }
+
+    /// Creates the packed result of an op that a larger one may replace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::lazy`].
+    pub(crate) fn of_composite(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        expression: Expression,
+        composite: Arc<dyn Composite>,
+    ) -> Result<Self> {
+        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
+        let bytes = checked_bytes(shape, dtype)?;
+        runtime.check_binding(bytes)?;
+        let storage = Storage::Lazy(Lazy::of_composite(runtime, bytes, expression, composite));
+        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
+    }
+
+    /// Returns the tensor; of an op that a larger one may replace, its result by itself, which may be pending.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device cannot compute it.
+    pub(crate) fn by_itself(self) -> Result<Self> {
+        let result = match self.pending() {
+            Some(lazy) if lazy.is_computed_alone() => lazy.composite_result()?,
+            _ => None,
+        };
+        Ok(match result {
+            Some(result) => result.view_as(self.layout, self.dtype),
+            None => self,
+        })
     }
 
     /// Creates a packed tensor of elements that arrive from another device, and are waited for when its memory is first

@@ -14,7 +14,7 @@ type Checkpointed = Autodiff<Wgsl, BalancedCheckpointing>;
 type Burns = burn::backend::Autodiff<Wgsl>;
 
 /// A tensor of fixed numbers.
-fn numbers<B: Backend<Device = WgslDevice>, const D: usize>(
+pub(super) fn numbers<B: Backend<Device = WgslDevice>, const D: usize>(
     seed: usize,
     shape: [usize; D],
     device: &WgslDevice,
@@ -24,11 +24,11 @@ fn numbers<B: Backend<Device = WgslDevice>, const D: usize>(
     Tensor::from_data(TensorData::new(numbers, shape), device)
 }
 
-fn values<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
+pub(super) fn values<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()
 }
 
-fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64, what: &str) {
+pub(super) fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert_eq!(found.len(), expected.len(), "{what}: {index}");

@@ -11,6 +11,7 @@ mod behaviour;
 mod checkpoints;
 #[cfg(feature = "train")]
 mod cnn;
+mod composed_attention;
 mod gradients;
 mod graphs;
 #[cfg(feature = "train")]

@@ -30,8 +30,8 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     let mut may_batch = true;
     let computed = schedule::run(root.runtime(), || {
         let Some(graph) = Graph::of(root) else { return Ok(NextStep::Nothing) };
-        if let Some(arrival) = graph.nodes.iter().find(|node| node.lazy.is_arrival()) {
-            return Ok(NextStep::after(&arrival.lazy));
+        if let Some(alone) = graph.nodes.iter().find(|node| node.lazy.is_computed_alone()) {
+            return Ok(NextStep::after(&alone.lazy));
         }
         let mut launches = (0..graph.nodes.len()).filter(|&i| graph.nodes[i].lazy.is_launch());
         match (launches.next(), launches.next()) {

@@ -151,6 +151,10 @@ impl PendingLaunch for DeferredLaunch {
         &self.inputs
     }
 
+    fn set_replaced(&self) {
+        self.recorded.store(true, Ordering::Relaxed);
+    }
+
     fn record(
         &self,
         outputs: &[Arc<Allocation>],

@@ -68,6 +68,8 @@ pub(crate) fn defer<const N: usize>(
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
         }
+        // A larger op may replace what is only converted.
+        let input = if map.expr == "a" { input } else { input.by_itself()? };
         args.push(input.into_arg(shape)?);
     }
     defer_args(map, &runtime, args, shape)

@@ -321,8 +321,8 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
     let is_one_of_many = || runtime.deferred_like(lazy.extent().signature).len() > 1;
     let repeated_too_often =
         reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
-    // A launch writes its result, and what arrives is uploaded.
-    let comes_first = |node: &PendingNode| node.lazy.is_launch() || node.lazy.is_arrival();
+    // A launch writes its result.
+    let comes_first = |node: &PendingNode| node.lazy.is_launch() || node.lazy.is_computed_alone();
     if graph.nodes.iter().any(comes_first)
         || repeated_too_often
         || is_held && (!writes_held || is_one_of_many())

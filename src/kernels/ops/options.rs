@@ -101,6 +101,15 @@ pub struct AttentionOptions {
     /// Whether a query attends only to keys up to its own position. The last query attends to all
     /// keys.
     pub causal: bool,
+    /// The score of keys that a mask hides; `None` for minus infinity.
+    pub hidden_score: Option<f32>,
+}
+
+impl AttentionOptions {
+    /// Returns the score of keys that a mask hides.
+    pub fn hidden_score(&self) -> f32 {
+        self.hidden_score.unwrap_or(f32::NEG_INFINITY)
+    }
 }
 
 /// The format of a quantised tensor: its integers, and the elements that share a scale.

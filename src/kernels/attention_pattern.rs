@@ -1,0 +1,227 @@
+//! Attention that a program composes of ops, as Burn's `MultiHeadAttention` does:
+//!
+//! ```text
+//! scores  = query @ key^T                  a pending product, which knows its operands
+//! scores  = scores / s, * s                pending elementwise ops
+//! scores  = scores.mask_fill(mask, fill)   the same, any number of masks with one fill
+//! weights = softmax(scores)                a composite: nothing is launched yet
+//! result  = weights @ value                attention, if all of this was found
+//! ```
+//!
+//! The scores and weights are not computed then, unless the program needs them otherwise.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::kernels::ops::options::AttentionOptions;
+use crate::kernels::ops::table::rows;
+use crate::kernels::{attention, elementwise, matmul, policy, softmax, views};
+use crate::runtime::current_origin;
+use crate::tensor::{Arg, Composite, DType, Expression, Layout, Lazy, Result, Tensor};
+
+thread_local! {
+    static IS_ON: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Calls a function in whose ops attention is not looked for: a backward pass would need the weights after all.
+pub(crate) fn without<R>(work: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_ON.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_ON.replace(false));
+    work()
+}
+
+/// The weights of attention, which are the softmax of scores.
+pub(crate) struct Weights {
+    /// `[batch, heads, queries, keys]`.
+    scores: Tensor,
+    pattern: AttentionPattern,
+}
+
+/// What scores are computed from.
+#[derive(Clone)]
+pub(crate) struct AttentionPattern {
+    /// `[batch, heads, queries, width]`.
+    pub query: Tensor,
+    /// `[batch, heads, keys, width]`.
+    pub key: Tensor,
+    /// Booleans that broadcast to `[batch, heads, queries, keys]`.
+    pub mask: Option<Tensor>,
+    pub options: AttentionOptions,
+}
+
+impl Composite for Weights {
+    fn compute(&self) -> Result<Tensor> {
+        softmax::softmax(self.scores.clone(), 3).and_then(views::packed)
+    }
+}
+
+/// Computes a product, or the attention that it is the last op of.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available; so do the functions below.
+pub fn product(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
+    if let Some(pattern) = of_weights(&lhs).filter(|pattern| pattern.takes(&rhs)) {
+        let AttentionPattern { query, key, mask, options } = pattern;
+        let result = attention::attention(query, key, stored(&rhs), mask, None, options)?;
+        set_replaced(&lhs);
+        return Ok(result);
+    }
+    let (lhs, rhs) = (lhs.by_itself()?, rhs.by_itself()?);
+    let is_of_heads = lhs.shape().len() == 4 && IS_ON.get();
+    let operands = is_of_heads.then(|| [stored(&lhs), stored(&rhs)]);
+    let operands = operands.filter(|[query, transposed]| may_be_scores(query, transposed));
+    let result = matmul::matmul(lhs, rhs)?;
+    if let (Some(operands), Some(lazy)) = (operands, result.pending())
+        && lazy.expression().len == result.len()
+    {
+        lazy.set_product(operands);
+    }
+    Ok(result)
+}
+
+/// Computes the softmax of a tensor along an axis, or leaves it to the attention that it may be a part of.
+pub fn softmax_or_weights(tensor: Tensor, dim: usize) -> Result<Tensor> {
+    let pattern = (dim == 3).then(|| of_scores(&tensor)).flatten();
+    let Some(pattern) = pattern else { return softmax::softmax(tensor, dim) };
+    let expression = Expression {
+        origin: current_origin(),
+        wgsl: "weights",
+        dtype: DType::F32,
+        scalars: SmallVec::new(),
+        scalar_type: DType::F32,
+        len: tensor.len(),
+    };
+    let (runtime, shape) = (tensor.runtime().clone(), tensor.shape().to_vec());
+    let weights = Arc::new(Weights { scores: tensor, pattern });
+    Tensor::of_composite(&runtime, &shape, expression, weights)
+}
+
+/// Returns the floats of which a tensor is the pending conversion, or the tensor itself.
+fn stored(tensor: &Tensor) -> Tensor {
+    let stored = tensor.converted_from().filter(|stored| stored.dtype().is_float());
+    stored.unwrap_or_else(|| tensor.clone())
+}
+
+/// Returns whether a product may be the scores of attention, on a device whose kernels compute attention faster.
+fn may_be_scores(query: &Tensor, transposed: &Tensor) -> bool {
+    let ([q_batch, q_heads, _, width], [batch, heads, _, _]) = (query.shape(), transposed.shape())
+    else {
+        return false;
+    };
+    let is_transposed = transposed.layout().strides[2] == 1 && *width > 1;
+    query.dtype().is_float()
+        && (q_batch, q_heads) == (batch, heads)
+        && is_transposed
+        && !policy::of(query.runtime()).composes_attention_gradients()
+        // The program may write them before the scores are needed.
+        && !query.is_foreign()
+        && !transposed.is_foreign()
+}
+
+impl AttentionPattern {
+    /// Returns whether attention takes these values.
+    pub fn takes(&self, value: &Tensor) -> bool {
+        let (key, value) = (self.key.shape(), value.shape());
+        value.len() == 4 && value[..3] == key[..3]
+    }
+}
+
+/// Returns the attention whose weights a tensor is, if nothing has computed them.
+pub(crate) fn of_weights(tensor: &Tensor) -> Option<AttentionPattern> {
+    let lazy = unconverted(tensor).filter(|_| IS_ON.get())?;
+    lazy.composite::<Weights>().map(|weights| weights.pattern.clone())
+}
+
+/// Notes that attention computes what weights were for: they are computed only if they are needed.
+pub(crate) fn set_replaced(weights: &Tensor) {
+    let Some(lazy) = unconverted(weights) else { return };
+    if let Some(of_scores) = lazy.composite::<Weights>() {
+        lazy.set_replaced();
+        let mut next = of_scores.scores.pending().cloned();
+        while let Some(lazy) = next {
+            lazy.set_replaced();
+            next = first_pending(&lazy);
+        }
+    }
+}
+
+/// Returns the pending result that is the first argument of another, in the same order.
+fn first_pending(lazy: &Lazy) -> Option<Arc<Lazy>> {
+    let args = lazy.args();
+    let arg = args.first().filter(|arg| arg.layout.is_none() && arg.padding.is_none())?;
+    arg.storage.pending().cloned()
+}
+
+/// Returns the pending result that a tensor is, or that it converts to another float type.
+fn unconverted(tensor: &Tensor) -> Option<Arc<Lazy>> {
+    let mut lazy = tensor.pending().filter(|_| tensor.is_packed())?.clone();
+    while lazy.expression().is_conversion() {
+        lazy = first_pending(&lazy)?;
+    }
+    Some(lazy)
+}
+
+/// Returns what scores are computed from, if they are those of attention.
+pub(crate) fn of_scores(tensor: &Tensor) -> Option<AttentionPattern> {
+    let is_whole = tensor.shape().len() == 4 && tensor.is_packed() && IS_ON.get();
+    let mut lazy = tensor.pending().filter(|_| is_whole)?.clone();
+    let (mut scale, mut masks, mut fill) = (1.0, SmallVec::<[Tensor; 2]>::new(), None);
+    while !lazy.is_launch() {
+        let Expression { wgsl, scalars, .. } = lazy.expression();
+        let scalar = scalars.first().map(|&bits| f32::from_bits(bits as u32));
+        match (*wgsl, scalar) {
+            ("a", None) => {}
+            // Masked scores must not be scaled, and these ops are found last first.
+            (wgsl, Some(factor)) if wgsl == rows::float_mul_scalar.wgsl => scale *= factor,
+            (wgsl, Some(divisor)) if wgsl == rows::float_div_scalar.wgsl => scale /= divisor,
+            (elementwise::MASK_FILL, Some(value))
+                if scale == 1.0 && fill.is_none_or(|fill| fill == value) =>
+            {
+                fill = Some(value);
+                masks.push(mask_of(&lazy, tensor)?);
+            }
+            _ => return None,
+        }
+        lazy = first_pending(&lazy)?;
+    }
+    let product = lazy.product()?;
+    let [query, transposed] = &*product;
+    let key = views::swap_dims(transposed.clone(), 2, 3).ok()?;
+    let scores = [&query.shape()[..3], &key.shape()[2..3]].concat();
+    (tensor.shape() == scores).then_some(())?;
+    let mask = masks.into_iter().map(Ok).reduce(either).transpose().ok()?;
+    let options = AttentionOptions { scale: Some(scale), hidden_score: fill, ..Default::default() };
+    Some(AttentionPattern { query: query.clone(), key, mask, options })
+}
+
+/// Returns the mask of a pending `mask_fill` of scores.
+fn mask_of(filled: &Lazy, scores: &Tensor) -> Option<Tensor> {
+    let args = filled.args();
+    let [_, Arg { storage, dtype, layout, padding: None }] = &args[..] else { return None };
+    let layout = match layout {
+        Some(layout) => Layout::clone(layout),
+        None => Layout::contiguous(scores.shape()),
+    };
+    let mask = Tensor::of_storage(scores.runtime(), storage.clone(), layout, *dtype);
+    // One row for all heads, for example.
+    let mut layout = mask.layout().clone();
+    for axis in 0..4 {
+        if layout.strides[axis] == 0 {
+            layout.shape[axis] = 1;
+        }
+    }
+    Some(mask.view(layout))
+}
+
+/// Returns the mask that hides what one of two masks hides.
+fn either(lhs: Result<Tensor>, rhs: Result<Tensor>) -> Result<Tensor> {
+    elementwise::binary(&rows::bool_or, lhs?, rhs?)
+}

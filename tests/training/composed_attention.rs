@@ -1,0 +1,258 @@
+//! Attention that a program composes of products and a softmax: on GPUs, the kernels of attention and of its gradients
+//! compute it, and the results are those of the ops.
+
+use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
+use burn::module::Module;
+use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
+use burn::tensor::activation::softmax;
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::{Bool, Tensor};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+
+use crate::batch_norm::{assert_close, numbers, values};
+use crate::common::{Launches, gpus, runtime_of, serial_guard};
+
+type Ours = Autodiff<Wgsl>;
+type Checkpointed = Autodiff<Wgsl, BalancedCheckpointing>;
+type Burns = burn::backend::Autodiff<Wgsl>;
+
+const BATCH: usize = 3;
+const HEADS: usize = 2;
+const QUERIES: usize = 20;
+const KEYS: usize = 36;
+const WIDTH: usize = 8;
+
+/// What a program does besides `softmax(query @ key^T / s) @ value`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Plain,
+    ScaledTwice,
+    /// Keys at the end are hidden, and all keys of one sequence.
+    Padded,
+    /// Later keys are hidden.
+    Causal,
+    PaddedAndCausal,
+    /// The gradient of the weights is needed, too.
+    UsesWeights,
+    /// The weights have two values.
+    UsesWeightsTwice,
+    /// No gradient goes through the weights.
+    Detached,
+    /// The masked scores are scaled.
+    ScaledAfterMask,
+    /// Masks with different fills.
+    TwoFills,
+    /// An op between the product and the softmax.
+    Shifted,
+}
+
+use Program::*;
+
+const PROGRAMS: [Program; 11] = [
+    Plain,
+    ScaledTwice,
+    Padded,
+    Causal,
+    PaddedAndCausal,
+    UsesWeights,
+    UsesWeightsTwice,
+    Detached,
+    ScaledAfterMask,
+    TwoFills,
+    Shifted,
+];
+
+impl Program {
+    /// Whether kernels of attention compute the result, and the gradients.
+    fn is_attention(self) -> bool {
+        !matches!(self, ScaledAfterMask | TwoFills | Shifted)
+    }
+
+    fn masks<B: Backend<Device = WgslDevice>>(
+        self,
+        device: &WgslDevice,
+    ) -> (Option<Tensor<B, 4, Bool>>, Option<Tensor<B, 4, Bool>>) {
+        let of_keys = |visible: [usize; BATCH]| {
+            let positions = Tensor::<B, 1, burn::tensor::Int>::arange(0..KEYS as i64, device);
+            let rows = visible.map(|count| {
+                positions.clone().greater_equal_elem(count as i64).reshape([1, 1, 1, KEYS])
+            });
+            Tensor::cat(rows.to_vec(), 0)
+        };
+        let causal = Tensor::<B, 2, Bool>::tril_mask([QUERIES, KEYS], 16, device);
+        let causal = causal.reshape([1, 1, QUERIES, KEYS]);
+        match self {
+            Padded => (Some(of_keys([KEYS, 0, 7])), None),
+            Causal | ScaledAfterMask => (None, Some(causal)),
+            PaddedAndCausal | TwoFills => (Some(of_keys([30, 0, 7])), Some(causal)),
+            _ => (None, None),
+        }
+    }
+
+    /// Computes the result and the weights.
+    fn run<B: Backend<Device = WgslDevice>>(
+        self,
+        [query, key, value]: [Tensor<B, 4>; 3],
+        device: &WgslDevice,
+    ) -> [Tensor<B, 4>; 2] {
+        let mut scores = query.matmul(key.transpose()).div_scalar((WIDTH as f32).sqrt());
+        if self == ScaledTwice {
+            scores = scores.mul_scalar(3.0);
+        }
+        if self == Shifted {
+            scores = scores.add_scalar(1.0);
+        }
+        let (pad, causal) = self.masks(device);
+        if let Some(pad) = pad {
+            scores = scores.mask_fill(pad, if self == TwoFills { -5.0 } else { -1.0e4 });
+        }
+        if let Some(causal) = causal {
+            scores = scores.mask_fill(causal, -1.0e4);
+        }
+        if self == ScaledAfterMask {
+            scores = scores.mul_scalar(0.5);
+        }
+        let weights = softmax(scores, 3);
+        let weights = if self == Detached { weights.detach() } else { weights };
+        let mut result = weights.clone().matmul(value.clone());
+        if self == UsesWeightsTwice {
+            result = result + weights.clone().matmul(value.mul_scalar(2.0));
+        }
+        [result, weights]
+    }
+}
+
+fn operands<B: Backend<Device = WgslDevice>>(device: &WgslDevice) -> [Tensor<B, 4>; 3] {
+    // As projections are divided into heads.
+    let heads =
+        |seed, len| numbers::<B, 4>(seed, [BATCH, len, HEADS, WIDTH], device).swap_dims(1, 2);
+    [heads(1, QUERIES), heads(2, KEYS), heads(3, KEYS)]
+}
+
+/// The result, and the gradients of queries, keys and values.
+fn trained<B: AutodiffBackend<Device = WgslDevice>>(
+    program: Program,
+    device: &WgslDevice,
+) -> Vec<Vec<f64>> {
+    let operands = operands::<B>(device).map(Tensor::require_grad);
+    let inputs = operands.clone().map(|operand| operand * 1.0);
+    let [result, weights] = program.run(inputs, device);
+    let mut loss = (result.clone() * numbers(4, [BATCH, HEADS, QUERIES, WIDTH], device)).sum();
+    if program == UsesWeights {
+        loss = loss + (weights * numbers(5, [BATCH, HEADS, QUERIES, KEYS], device)).sum();
+    }
+    let gradients = loss.backward();
+    let of = |operand: &Tensor<B, 4>| match operand.grad(&gradients) {
+        Some(gradient) => values(gradient),
+        None => Vec::new(),
+    };
+    [vec![values(result.inner())], operands.iter().map(of).collect()].concat()
+}
+
+/// Counts the launches of the kernels of attention; `None` where its ops are computed by themselves.
+fn launches_of_attention(device: &WgslDevice, work: impl FnOnce()) -> Option<usize> {
+    let runtime = runtime_of(device);
+    let launches = Launches::containing("attention");
+    let observation = runtime.observe(launches.clone());
+    work();
+    drop(observation);
+    (!runtime.is_software()).then(|| launches.count())
+}
+
+#[test]
+fn gradients_are_those_of_the_ops() {
+    let _serial = serial_guard();
+    for device in gpus() {
+        for program in PROGRAMS {
+            let expected = trained::<Burns>(program, &WgslDevice::Cpu);
+            let launches = launches_of_attention(&device, || {
+                let found = trained::<Ours>(program, &device);
+                assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}"));
+            });
+            if let Some(launches) = launches {
+                // No gradient of queries and keys is needed without that of weights.
+                let expected = program.is_attention() && program != Detached;
+                assert_eq!(launches >= 3, expected, "{launches} launches of {program:?}");
+            }
+            if !matches!(program, Plain | UsesWeights) {
+                continue;
+            }
+            for (name, found) in [
+                ("checkpointed", trained::<Checkpointed>(program, &device)),
+                ("Burn's", trained::<Burns>(program, &device)),
+            ] {
+                assert_close(&found, &expected, 1e-4, &format!("{name}, {program:?}, {device}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn results_are_those_of_the_ops() {
+    let _serial = serial_guard();
+    for device in gpus() {
+        for program in PROGRAMS {
+            let run = |device: &WgslDevice| program.run(operands::<Wgsl>(device), device);
+            let expected = run(&WgslDevice::Cpu).map(values);
+            let mut results = None;
+            let launches = launches_of_attention(&device, || results = Some(run(&device)));
+            let [result, weights] = results.expect("it ran");
+            if let Some(launches) = launches {
+                assert_eq!(launches > 0, program.is_attention(), "{program:?}");
+            }
+            // The weights after the result, and before it.
+            let found = [values(result), values(weights)];
+            assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}"));
+            let [result, weights] = run(&device);
+            let weights = values(weights);
+            let found = [values(result), weights];
+            assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}, reversed"));
+        }
+    }
+}
+
+#[test]
+fn autocast_computes_it_in_16_bits() {
+    let _serial = serial_guard();
+    for device in gpus() {
+        for program in [Plain, PaddedAndCausal, Detached, Shifted] {
+            let expected = trained::<Burns>(program, &WgslDevice::Cpu);
+            for (precision, tolerance) in [(Precision::F16, 1e-2), (Precision::Bf16, 6e-2)] {
+                let _scope = autocast(&device, precision);
+                let launches = launches_of_attention(&device, || {
+                    let found = trained::<Ours>(program, &device);
+                    let what = format!("{precision}: {program:?} on {device}");
+                    assert_close(&found, &expected, tolerance, &what);
+                });
+                if let Some(launches) = launches {
+                    let expected = program.is_attention() && program != Detached;
+                    assert_eq!(launches >= 3, expected, "{precision}: {launches}, {program:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Burn's module, without dropout: its result, and the gradient of its input.
+#[test]
+fn multi_head_attention_is_attention() {
+    let _serial = serial_guard();
+    let config = MultiHeadAttentionConfig::new(32, 4).with_dropout(0.0);
+    let module: MultiHeadAttention<Ours> = config.init(&WgslDevice::Cpu);
+    // Parameters are random numbers, of the device of their first use.
+    let _ = module.forward(MhaInput::self_attn(numbers(1, [1, 1, 32], &WgslDevice::Cpu)));
+    let run = |device: &WgslDevice| {
+        let module = module.clone().to_device(device);
+        let x = numbers::<Ours, 3>(1, [2, 24, 32], device).require_grad();
+        let context = module.forward(MhaInput::self_attn(x.clone())).context;
+        let gradients = (context.clone() * numbers(2, [2, 24, 32], device)).sum().backward();
+        [values(context.inner()), values(x.grad(&gradients).expect("it is there"))]
+    };
+    let expected = run(&WgslDevice::Cpu);
+    for device in gpus() {
+        let launches = launches_of_attention(&device, || {
+            assert_close(&run(&device), &expected, 1e-4, &format!("{device}"));
+        });
+        assert!(launches.is_none_or(|launches| launches >= 3), "{launches:?} on {device}");
+    }
+}
