@@ -12,6 +12,7 @@ use crate::device::{Limits, Units};
 use crate::kernels::attention::definition::AttentionDefinition;
 use crate::kernels::attention::sizes::Sizes;
 use crate::kernels::attention::unit_tiles::AttentionUnits;
+use crate::kernels::fusion::prologue;
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
@@ -317,7 +318,7 @@ fn compute(
     let [query, key, value] = match plan.reads_stored() {
         true => operands,
         false => {
-            let [query, key, value] = operands.map(cast::to_compute_type);
+            let [query, key, value] = operands.each_ref().map(cast::widened);
             [query?, key?, value?]
         }
     };
@@ -501,7 +502,7 @@ fn launch(
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
         rounds: Some((keys_per_split.div_ceil(block) * rounds_per_block) as u64),
     }
-    .run()?;
+    .run_with_prologues(&prologue::conversions(&inputs[..3]))?;
     let (out, sums) = if splits == 1 {
         let out = views::reshape(parts, &[batch, heads, queries, value_width * 4])?;
         (out, views::reshape(part_sums, &[batch, heads, queries, 2])?)
@@ -608,8 +609,12 @@ pub fn variants() -> Vec<Variant> {
         .flat_map(|(division, log_sums)| {
             [false, true].map(|biased| AttentionKernel { division, biased, log_sums })
         });
-    let merges = [false, true].map(|log_sums| MergeKernel { log_sums });
-    variants_of(kernels).into_iter().chain(variants_of(merges)).collect()
+    let kernels: Vec<_> = kernels.collect();
+    let tiles = |kernel: &&AttentionKernel| matches!(kernel.division, Division::Tiles { .. });
+    let tiles: Vec<_> = kernels.iter().filter(tiles).copied().collect();
+    let with_prologue = [0, 1, 2].map(|input| prologue::samples_of_conversions(&tiles, input));
+    let merges = variants_of([false, true].map(|log_sums| MergeKernel { log_sums }));
+    [variants_of(kernels), with_prologue.concat(), merges].concat()
 }
 
 /// The cases that the family must pass.

@@ -11,6 +11,7 @@ use crate::kernels::attention::unit_tiles::AttentionUnits;
 use crate::kernels::attention::{
     LANES, OperandLayout, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
 };
+use crate::kernels::fusion::prologue;
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, div_up, variants_of};
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
@@ -165,7 +166,9 @@ fn compute(
     let wide = cast::to_compute_type;
     let (out, log_sums, wide_grad) = (wide(out)?, wide(log_sums)?, wide(grad.clone())?);
     if plan.units.is_none() {
-        (query, key, value, grad) = (wide(query)?, wide(key)?, wide(value)?, wide_grad.clone());
+        let widened = cast::widened;
+        (query, key, value) = (widened(&query)?, widened(&key)?, widened(&value)?);
+        grad = widened(&grad)?;
     }
     let bias = hidden_by(mask, bias.map(wide).transpose()?)?;
     let bias_layout = bias.as_ref().map(|bias| sizes.broadcast(&query, bias)).transpose()?;
@@ -352,7 +355,7 @@ impl GradientOperands {
             // For each block of 64 rows of the others.
             rounds: Some((queries.max(keys).div_ceil(TILE) * (widths + 64)) as u64),
         }
-        .run()
+        .run_with_prologues(&prologue::conversions(&inputs[..4]))
     }
 
     /// Computes the gradients with the kernels of a plan.
@@ -442,7 +445,9 @@ pub fn variants() -> Vec<Variant> {
             .into_iter()
             .flat_map(move |of| [false, true].map(|biased| kernel(of, biased, division)))
     });
-    variants_of(tiles.chain([wide]).chain(units))
+    let tiles: Vec<_> = tiles.chain([wide]).collect();
+    let with_prologue = [0, 1, 2, 3].map(|input| prologue::samples_of_conversions(&tiles, input));
+    [variants_of(tiles), variants_of(units), with_prologue.concat()].concat()
 }
 
 /// The cases that the family must pass.

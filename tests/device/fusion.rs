@@ -181,7 +181,7 @@ fn autocast_adds_few_launches() {
                 let lower: usize = launches.values().sum();
                 println!("{name}: {lower} launches in {precision} on {device}, {f32} in f32");
                 assert!(
-                    100 * lower <= 107 * f32,
+                    100 * lower <= 115 * f32,
                     "{name}: {lower} launches in {precision} on {device}, {f32} in f32: {launches:#?}"
                 );
             }
