@@ -2,7 +2,7 @@
 //   out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
 //   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
 //   softcap(s) = p.softcap * tanh(s / p.softcap), or s without a softcap,
-// or p.hidden_score if key j is masked: -inf, or what the program fills in. A row whose scores are all -inf gives zeros.
+// or p.hidden_score if key j is masked: -inf, or what the program fills in. A row of nothing but -inf gives zeros.
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
 // [batch, heads, keys, value_width], with widths that are multiples of four. mask and bias are
 // [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not

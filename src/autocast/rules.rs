@@ -9,8 +9,7 @@ pub enum Rule {
     Product,
     /// As [`Product`](Self::Product), but products of f32 are never rounded outside of autocast: attention.
     Lower,
-    /// As [`Product`](Self::Product), but the result is f32: products that are gradients of parameters. Optimizers add up
-    /// these in f32.
+    /// As [`Product`](Self::Product), but the result is f32: gradients of parameters, which optimizers add up in f32.
     Gradient,
     /// Converts them to f32; the result is f32: ops whose results overflow f16 easily, or that add up many elements.
     Full,

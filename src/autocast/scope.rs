@@ -158,10 +158,10 @@ pub(crate) struct FloatOperands {
 }
 
 impl FloatOperands {
-    /// Adds an operand of so many elements.
-    pub fn see(&mut self, device: WgslDevice, dtype: DType, elements: usize) {
+    /// Adds an operand of so many elements; of a product, `None` if they are too many to count.
+    pub fn see(&mut self, device: WgslDevice, dtype: DType, elements: Option<usize>) {
         self.device.get_or_insert(device);
-        self.elements = self.elements.saturating_add(elements);
+        self.elements = self.elements.saturating_add(elements.unwrap_or(usize::MAX));
         if *self.first.get_or_insert(dtype) != dtype {
             self.other = Some(dtype);
         }

@@ -100,7 +100,10 @@ pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) -> Option<
     let mut seen = FloatOperands::default();
     each(&mut |tensor, role| {
         if role != Role::Bias {
-            let elements = checked_len(&tensor.primitive.shape()).unwrap_or(usize::MAX);
+            let elements = match rule {
+                Rule::Product | Rule::Gradient => checked_len(&tensor.primitive.shape()),
+                _ => None,
+            };
             seen.see(tensor.primitive.device(), tensor.dtype(), elements);
         }
     });

@@ -383,7 +383,10 @@ impl RowOperand for WgslTensor {
             dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
             dtype if dtype.is_float() => {
                 context.float.get_or_insert(dtype);
-                let elements = tensor::checked_len(&self.shape()).unwrap_or(usize::MAX);
+                let elements = match context.rule {
+                    Rule::Product | Rule::Gradient => tensor::checked_len(&self.shape()),
+                    _ => None,
+                };
                 context.floats.see(self.device(), dtype, elements);
             }
             dtype => check_same_type(&mut context.int, dtype, context.op),

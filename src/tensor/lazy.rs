@@ -179,8 +179,8 @@ struct Launch {
     product: Option<Arc<[Tensor; 2]>>,
 }
 
-/// An op that is a part of a larger one, if the program goes on as it began: that one may replace it. Until then nothing
-/// is launched.
+/// An op that is a part of a larger one, if the program goes on as it began: that one may replace it. Until then
+/// nothing is launched.
 pub(crate) trait Composite: Any + Send + Sync {
     /// Computes the op by itself. Returns a packed tensor.
     ///
@@ -361,10 +361,15 @@ impl Lazy {
         matches!(self.source, Source::Launch(_))
     }
 
-    /// Returns whether the memory is not computed together with other results: elements that arrive from another device,
-    /// and ops that a larger one may replace.
+    /// Returns whether the memory is not computed together with other results: elements that arrive from another
+    /// device, and ops that a larger one may replace.
     pub fn is_computed_alone(&self) -> bool {
         matches!(self.source, Source::Arrival(_) | Source::Composite(_))
+    }
+
+    /// Returns whether the memory is that of an op that a larger one may replace.
+    pub fn is_composite(&self) -> bool {
+        matches!(self.source, Source::Composite(_))
     }
 
     /// Notes that the launch multiplies these matrices.

@@ -203,14 +203,20 @@ impl Tensor {
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
+    /// Returns whether the tensor is the result of an op that a larger one may replace.
+    #[inline]
+    pub(crate) fn is_composite(&self) -> bool {
+        matches!(&self.storage, Storage::Lazy(lazy) if lazy.is_composite())
+    }
+
     /// Returns the tensor; of an op that a larger one may replace, its result by itself, which may be pending.
     ///
     /// # Errors
     ///
     /// Returns an error if the device cannot compute it.
     pub(crate) fn by_itself(self) -> Result<Self> {
-        let result = match self.pending() {
-            Some(lazy) if lazy.is_computed_alone() => lazy.composite_result()?,
+        let result = match &self.storage {
+            Storage::Lazy(lazy) if lazy.is_composite() => lazy.composite_result()?,
             _ => None,
         };
         Ok(match result {

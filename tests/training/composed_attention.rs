@@ -68,10 +68,11 @@ impl Program {
         !matches!(self, ScaledAfterMask | TwoFills | Shifted)
     }
 
+    /// Returns the mask of keys, and the causal one.
     fn masks<B: Backend<Device = WgslDevice>>(
         self,
         device: &WgslDevice,
-    ) -> (Option<Tensor<B, 4, Bool>>, Option<Tensor<B, 4, Bool>>) {
+    ) -> [Option<Tensor<B, 4, Bool>>; 2] {
         let of_keys = |visible: [usize; BATCH]| {
             let positions = Tensor::<B, 1, burn::tensor::Int>::arange(0..KEYS as i64, device);
             let rows = visible.map(|count| {
@@ -82,10 +83,10 @@ impl Program {
         let causal = Tensor::<B, 2, Bool>::tril_mask([QUERIES, KEYS], 16, device);
         let causal = causal.reshape([1, 1, QUERIES, KEYS]);
         match self {
-            Padded => (Some(of_keys([KEYS, 0, 7])), None),
-            Causal | ScaledAfterMask => (None, Some(causal)),
-            PaddedAndCausal | TwoFills => (Some(of_keys([30, 0, 7])), Some(causal)),
-            _ => (None, None),
+            Padded => [Some(of_keys([KEYS, 0, 7])), None],
+            Causal | ScaledAfterMask => [None, Some(causal)],
+            PaddedAndCausal | TwoFills => [Some(of_keys([30, 0, 7])), Some(causal)],
+            _ => [None, None],
         }
     }
 
@@ -102,7 +103,7 @@ impl Program {
         if self == Shifted {
             scores = scores.add_scalar(1.0);
         }
-        let (pad, causal) = self.masks(device);
+        let [pad, causal] = self.masks(device);
         if let Some(pad) = pad {
             scores = scores.mask_fill(pad, if self == TwoFills { -5.0 } else { -1.0e4 });
         }

@@ -69,7 +69,10 @@ pub(crate) fn defer<const N: usize>(
             return Err(Error::DeviceMismatch { lhs, rhs });
         }
         // A larger op may replace what is only converted.
-        let input = if map.expr == "a" { input } else { input.by_itself()? };
+        let input = match input.is_composite() && map.expr != "a" {
+            true => input.by_itself()?,
+            false => input,
+        };
         args.push(input.into_arg(shape)?);
     }
     defer_args(map, &runtime, args, shape)
