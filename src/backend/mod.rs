@@ -34,6 +34,7 @@ mod launchers;
 
 pub(crate) mod activation;
 pub(crate) mod boolean;
+#[cfg(feature = "autodiff")]
 pub(crate) mod composed_attention;
 mod extension;
 pub(crate) mod float;

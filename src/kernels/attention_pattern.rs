@@ -26,6 +26,7 @@ thread_local! {
 }
 
 /// Calls a function in whose ops attention is not looked for: a backward pass would need the weights after all.
+#[cfg(feature = "autodiff")]
 pub(crate) fn without<R>(work: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -211,6 +212,7 @@ fn mask_of(filled: &Lazy, scores: &Tensor) -> Option<Tensor> {
         None => Layout::contiguous(scores.shape()),
     };
     let mask = Tensor::of_storage(scores.runtime(), storage.clone(), layout, *dtype);
+    (!mask.is_foreign()).then_some(())?;
     // One row for all heads, for example.
     let mut layout = mask.layout().clone();
     for axis in 0..4 {

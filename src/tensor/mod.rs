@@ -396,7 +396,6 @@ impl Tensor {
     }
 
     /// Returns whether the program owns the memory, and may write it.
-    #[cfg(feature = "autodiff")]
     pub(crate) fn is_foreign(&self) -> bool {
         self.memory().is_some_and(|memory| memory.is_foreign())
     }
