@@ -16,7 +16,9 @@ use burn_wgsl::{
     current_precision, matmul_precision, product_path,
 };
 
-use crate::common::{Launches, devices, failure, gpus, runtime_of, serial_guard, test_alone};
+use crate::common::{
+    Launches, devices, failure, gpus, is_alone, runtime_of, serial_guard, test_alone,
+};
 
 /// The rows of 8 elements with which products are large enough for 16 bits.
 const LARGE: usize = 1 << 16;
@@ -472,16 +474,9 @@ fn a_weight_is_converted_once<S>(scopes: usize, open: impl Fn(&WgslDevice) -> S)
 /// In a process of its own: another test could record what is pending, on its own thread.
 #[test]
 fn copies_of_parameters_are_kept_until_the_scope_ends() {
-    let test = test_alone!("a_weight_is_converted_once_in_each_scope").output();
-    let output = test.expect("the program runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-}
-
-#[test]
-#[ignore = "another test runs it alone"]
-fn a_weight_is_converted_once_in_each_scope() {
-    a_weight_is_converted_once(2, |device| autocast(device, Precision::F16));
+    if is_alone(test_alone!("copies_of_parameters_are_kept_until_the_scope_ends")) {
+        a_weight_is_converted_once(2, |device| autocast(device, Precision::F16));
+    }
 }
 
 #[test]

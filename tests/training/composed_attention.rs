@@ -1,5 +1,6 @@
 //! Attention that a program composes of products and a softmax: on GPUs, the kernels of attention and of its gradients
-//! compute it, and the results are those of the ops.
+//! compute it, and the results are those of the ops. Each test has a process of its own: the wait of another thread
+//! would compute ops that are pending, one by one.
 
 use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::Module;
@@ -10,7 +11,7 @@ use burn::tensor::{Bool, Tensor};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 
 use crate::batch_norm::{assert_close, numbers, values};
-use crate::common::{Launches, gpus, runtime_of, serial_guard};
+use crate::common::{Launches, gpus, is_alone, runtime_of, test_alone};
 
 type Ours = Autodiff<Wgsl>;
 type Checkpointed = Autodiff<Wgsl, BalancedCheckpointing>;
@@ -162,7 +163,9 @@ fn launches_of_attention(device: &WgslDevice, work: impl FnOnce()) -> Option<usi
 
 #[test]
 fn gradients_are_those_of_the_ops() {
-    let _serial = serial_guard();
+    if !is_alone(test_alone!("gradients_are_those_of_the_ops")) {
+        return;
+    }
     for device in gpus() {
         for program in PROGRAMS {
             let expected = trained::<Burns>(program, &WgslDevice::Cpu);
@@ -190,7 +193,9 @@ fn gradients_are_those_of_the_ops() {
 
 #[test]
 fn results_are_those_of_the_ops() {
-    let _serial = serial_guard();
+    if !is_alone(test_alone!("results_are_those_of_the_ops")) {
+        return;
+    }
     for device in gpus() {
         for program in PROGRAMS {
             let run = |device: &WgslDevice| program.run(operands::<Wgsl>(device), device);
@@ -214,7 +219,9 @@ fn results_are_those_of_the_ops() {
 
 #[test]
 fn autocast_computes_it_in_16_bits() {
-    let _serial = serial_guard();
+    if !is_alone(test_alone!("autocast_computes_it_in_16_bits")) {
+        return;
+    }
     for device in gpus() {
         for program in [Plain, PaddedAndCausal, Detached, Shifted] {
             let expected = trained::<Burns>(program, &WgslDevice::Cpu);
@@ -237,7 +244,9 @@ fn autocast_computes_it_in_16_bits() {
 /// Burn's module, without dropout: its result, and the gradient of its input.
 #[test]
 fn multi_head_attention_is_attention() {
-    let _serial = serial_guard();
+    if !is_alone(test_alone!("multi_head_attention_is_attention")) {
+        return;
+    }
     let config = MultiHeadAttentionConfig::new(32, 4).with_dropout(0.0);
     let module: MultiHeadAttention<Ours> = config.init(&WgslDevice::Cpu);
     // Parameters are random numbers, of the device of their first use.
