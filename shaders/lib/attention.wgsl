@@ -58,7 +58,7 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> k: array<Operand4>;
 @group(0) @binding(auto) var<storage, read> v: array<Operand4>;
 //#if BIASED
-// The layout requires both bindings; a missing mask or bias is q, and not read.
+// The layout requires both bindings; a missing mask or bias is another one, and not read.
 @group(0) @binding(auto) var<storage, read> mask: array<u32>;
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif

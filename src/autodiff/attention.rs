@@ -22,7 +22,7 @@ use super::kinds::{Attention, B, F, OptB, OptF, Scalar};
 use super::node::node;
 use super::notes::{Identity, Input};
 use crate::autocast::rules::{Role, Rule};
-use crate::backend::composed_attention::{self, ComposedAttention};
+use crate::backend::attention_pattern::{self, ComposedAttention};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// What the gradient needs besides queries, keys and values.
@@ -92,6 +92,18 @@ pub(super) fn clear() {
     drop(NOTES.take());
 }
 
+/// Forgets the notes of the scores of a query.
+fn forget(query: Identity) {
+    let is_of_query = |(_, scores): &(Identity, Scores)| scores.query.identity() == query;
+    let forgotten: VecDeque<_> = NOTES.with_borrow_mut(|notes| {
+        let (forgotten, kept) = std::mem::take(notes).into_iter().partition(is_of_query);
+        *notes = kept;
+        forgotten
+    });
+    // Not while the list is borrowed.
+    drop(forgotten);
+}
+
 fn noted(tensor: &F) -> Option<Scores> {
     let identity = Identity::of(tensor);
     NOTES.with_borrow(|notes| {
@@ -124,7 +136,7 @@ pub(super) fn weights(tensor: F, op: impl FnOnce(F) -> F) -> F {
     match noted(&tensor) {
         Some(noted) => note(op(tensor), noted),
         // Their gradient needs them in any case.
-        None if tensor.is_tracked() => composed_attention::without(|| op(tensor)),
+        None if tensor.is_tracked() => attention_pattern::without(|| op(tensor)),
         None => op(tensor),
     }
 }
@@ -150,9 +162,9 @@ pub(super) fn float_matmul<C: CheckpointStrategy>(lhs: F, rhs: F, op: fn(F, F) -
     if !lhs.is_tracked() && !rhs.is_tracked() {
         return op(lhs, rhs);
     }
-    if composed_attention::are_weights(&lhs.primitive) {
+    if attention_pattern::are_weights(&lhs.primitive) {
         return of_weights::<C>(&lhs, &rhs)
-            .unwrap_or_else(|| composed_attention::without(|| op(lhs, rhs)));
+            .unwrap_or_else(|| attention_pattern::without(|| op(lhs, rhs)));
     }
     // Strategies that compute results again decide by themselves what is kept.
     let may_be_scores = lhs.primitive.rank() == 4
@@ -161,7 +173,7 @@ pub(super) fn float_matmul<C: CheckpointStrategy>(lhs: F, rhs: F, op: fn(F, F) -
     let scores =
         may_be_scores.then(|| Scores { query: Input::new(&lhs), transposed_key: Input::new(&rhs) });
     let result = op(lhs, rhs);
-    match scores.filter(|_| composed_attention::are_scores(&result.primitive)) {
+    match scores.filter(|_| attention_pattern::are_scores(&result.primitive)) {
         Some(scores) => note(result, scores),
         None => result,
     }
@@ -170,27 +182,25 @@ pub(super) fn float_matmul<C: CheckpointStrategy>(lhs: F, rhs: F, op: fn(F, F) -
 /// Returns attention that the program composes, with one gradient for all of its ops.
 fn of_weights<C: CheckpointStrategy>(weights: &F, value: &F) -> Option<F> {
     let Scores { query, transposed_key } = noted(weights)?;
-    let mut inputs = [query.tensor()?, transposed_key.tensor()?, value.clone()];
+    let of_scores = query.identity();
+    let (query, transposed_key) = (query.tensor()?, transposed_key.tensor()?);
     let composed = ComposedAttention::of(&weights.primitive, &value.primitive)?;
-    clear();
+    forget(of_scores);
+    let key = Autodiff::<Wgsl, C>::float_swap_dims(transposed_key, 2, 3);
+    let mut inputs = [query, key, value.clone()];
     cast::<C>(Rule::Lower, &mut |f| inputs.iter_mut().for_each(|input| f(input, Role::Operand)));
     let dtype = inputs[2].dtype();
-    let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());
-    let (output, log_sums) = composed.compute([query, transposed(key), value]);
+    let operands = inputs.each_ref().map(|input| input.primitive.clone());
+    let (output, log_sums) = composed.compute(operands);
     let output = Wgsl::float_cast(output, dtype.into());
     let state = (composed, output.clone(), log_sums);
     Some(node::<C, _, 3, 3>(inputs, output, state, |[query, key, value], state, grad| {
         let (composed, output, log_sums) = state;
-        let dtypes = [query.dtype(), key.dtype(), value.dtype()];
+        let types = [query.dtype(), key.dtype(), value.dtype()];
         let [of_query, of_key, of_value] =
-            composed.gradients([query, transposed(key), value, output, log_sums, grad]);
-        let [query, key, value] = dtypes;
-        [(of_query, query), (transposed(of_key), key), (of_value, value)]
-            .map(|(grad, dtype)| Wgsl::float_cast(grad, dtype.into()))
+            composed.gradients([query, key, value, output, log_sums, grad]);
+        let [query, key, value] = types;
+        [(of_query, query), (of_key, key), (of_value, value)]
+            .map(|(gradient, dtype)| Wgsl::float_cast(gradient, dtype.into()))
     }))
-}
-
-/// Swaps the last two axes of keys.
-fn transposed(key: WgslTensor) -> WgslTensor {
-    Wgsl::float_swap_dims(key, 2, 3)
 }

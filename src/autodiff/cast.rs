@@ -141,7 +141,9 @@ pub(super) fn narrowed<C: CheckpointStrategy>(
         let _off = off();
         product()
     };
-    CONVERTED.store(true, Ordering::Relaxed);
+    if result.is_tracked() {
+        CONVERTED.store(true, Ordering::Relaxed);
+    }
     let value = Wgsl::float_cast(result.primitive.clone(), dtype.into());
     converted_back::<C>(&result, value)
 }

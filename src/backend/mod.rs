@@ -33,9 +33,9 @@ pub(crate) mod kinds;
 mod launchers;
 
 pub(crate) mod activation;
-pub(crate) mod boolean;
 #[cfg(feature = "autodiff")]
-pub(crate) mod composed_attention;
+pub(crate) mod attention_pattern;
+pub(crate) mod boolean;
 mod extension;
 pub(crate) mod float;
 pub(crate) mod int;

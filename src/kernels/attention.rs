@@ -463,10 +463,18 @@ fn launch(
     // Widths in vec4s.
     let (width, value_width) = (key.shape()[3] / 4, value.shape()[3] / 4);
     let biased = options.softcap.is_some() || mask.is_some() || bias.is_some();
+    let unread;
     let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[query, key, value]);
     if biased {
-        // The layout requires both bindings; a missing mask or bias is the query.
-        inputs.extend([mask.as_ref().unwrap_or(query), bias.as_ref().unwrap_or(query)]);
+        // The layout requires both bindings. The query may be computed where it is read.
+        let present = match mask.as_ref().or(bias.as_ref()) {
+            Some(present) => present,
+            None => {
+                unread = Tensor::empty(runtime, &[1], DType::F32)?;
+                &unread
+            }
+        };
+        inputs.extend([mask.as_ref().unwrap_or(present), bias.as_ref().unwrap_or(present)]);
     }
     let division = plan.division(runtime, value_width);
     let (rows, cols) = division.tile();

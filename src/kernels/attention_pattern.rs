@@ -4,28 +4,31 @@
 //! scores  = query @ key^T                  a pending product, which knows its operands
 //! scores  = scores / s, * s                pending elementwise ops
 //! scores  = scores.mask_fill(mask, fill)   the same, any number of masks with one fill
-//! weights = softmax(scores)                a composite: nothing is launched yet
+//! weights = softmax(scores)                replaceable: nothing is launched yet
 //! result  = weights @ value                attention, if all of this was found
 //! ```
 //!
-//! The scores and weights are not computed then, unless the program needs them otherwise.
+//! The scores and weights are not computed then, unless the program uses them otherwise.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::kernels::launch::parts;
+use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::ops::table::rows;
 use crate::kernels::{attention, elementwise, matmul, policy, softmax, views};
 use crate::runtime::current_origin;
-use crate::tensor::{Arg, Composite, DType, Expression, Layout, Lazy, Result, Tensor};
+use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Replaceable, Result, Tensor};
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Calls a function in whose ops attention is not looked for: a backward pass would need the weights after all.
+/// Calls a function in which no attention is found: for a backward pass that needs the weights.
 #[cfg(feature = "autodiff")]
 pub(crate) fn without<R>(work: impl FnOnce() -> R) -> R {
     struct Restore(bool);
@@ -39,9 +42,9 @@ pub(crate) fn without<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// The weights of attention, which are the softmax of scores.
-pub(crate) struct Weights {
-    /// `[batch, heads, queries, keys]`.
-    scores: Tensor,
+struct Weights {
+    /// `[batch, heads, queries, keys]`, until attention has replaced them.
+    scores: Mutex<Option<Tensor>>,
     pattern: AttentionPattern,
 }
 
@@ -57,9 +60,50 @@ pub(crate) struct AttentionPattern {
     pub options: AttentionOptions,
 }
 
-impl Composite for Weights {
+impl Replaceable for Weights {
     fn compute(&self) -> Result<Tensor> {
-        softmax::softmax(self.scores.clone(), 3).and_then(views::packed)
+        let scores = self.scores.lock().clone();
+        let scores = scores.map_or_else(|| self.pattern.scores(), Ok)?;
+        softmax::softmax(scores, 3).and_then(views::packed)
+    }
+
+    fn set_replaced(&self) {
+        let scores = self.scores.lock().take();
+        let mut next = scores.as_ref().and_then(|scores| scores.pending().cloned());
+        while let Some(lazy) = next {
+            lazy.set_replaced();
+            next = first_pending(&lazy);
+        }
+    }
+}
+
+impl AttentionPattern {
+    /// Computes the scores.
+    fn scores(&self) -> Result<Tensor> {
+        let Self { query, key, mask, options } = self;
+        let scores = matmul::matmul(query.clone(), views::swap_dims(key.clone(), 2, 3)?)?;
+        let scale = ScalarValue::Float(options.scale.unwrap_or(1.0));
+        let scores = elementwise::scalar(&rows::float_mul_scalar, scores, &[scale])?;
+        let Some(mask) = mask else { return Ok(scores) };
+        let fill = ScalarValue::Float(options.hidden_score());
+        elementwise::mask_fill(scores, mask.clone(), fill)
+    }
+
+    /// Returns the shape of the scores.
+    fn shape(&self) -> [usize; 4] {
+        let (query, key) = (self.query.shape(), self.key.shape());
+        [query[0], query[1], query[2], key[2]]
+    }
+
+    /// Returns whether attention takes these values, whose result and gradients must fit a binding.
+    pub fn takes(&self, value: &Tensor) -> bool {
+        let [batch, heads, queries, keys] = self.shape();
+        if value.shape().len() != 4 || value.shape()[..3] != [batch, heads, keys] {
+            return false;
+        }
+        let result = [batch, heads, queries, value.shape()[3]];
+        let exceeds = |shape: &[usize]| parts::exceed_binding(value.runtime(), shape, DType::F32);
+        ![self.query.shape(), self.key.shape(), value.shape(), &result].into_iter().any(exceeds)
     }
 }
 
@@ -101,17 +145,17 @@ pub fn softmax_or_weights(tensor: Tensor, dim: usize) -> Result<Tensor> {
         len: tensor.len(),
     };
     let (runtime, shape) = (tensor.runtime().clone(), tensor.shape().to_vec());
-    let weights = Arc::new(Weights { scores: tensor, pattern });
-    Tensor::of_composite(&runtime, &shape, expression, weights)
+    let weights = Arc::new(Weights { scores: Mutex::new(Some(tensor)), pattern });
+    Tensor::of_replaceable(&runtime, &shape, expression, weights)
 }
 
-/// Returns the floats of which a tensor is the pending conversion, or the tensor itself.
+/// Returns the 16-bit tensor that a tensor is converted from, or the tensor itself.
 fn stored(tensor: &Tensor) -> Tensor {
-    let stored = tensor.converted_from().filter(|stored| stored.dtype().is_float());
-    stored.unwrap_or_else(|| tensor.clone())
+    let is_half = |stored: &Tensor| stored.dtype().is_half() && tensor.dtype() == DType::F32;
+    tensor.converted_from().filter(is_half).unwrap_or_else(|| tensor.clone())
 }
 
-/// Returns whether a product may be the scores of attention, on a device whose kernels compute attention faster.
+/// Returns whether a product may be the scores of attention, on a device with kernels for attention and its gradients.
 fn may_be_scores(query: &Tensor, transposed: &Tensor) -> bool {
     let ([q_batch, q_heads, _, width], [batch, heads, _, _]) = (query.shape(), transposed.shape())
     else {
@@ -127,30 +171,18 @@ fn may_be_scores(query: &Tensor, transposed: &Tensor) -> bool {
         && !transposed.is_foreign()
 }
 
-impl AttentionPattern {
-    /// Returns whether attention takes these values.
-    pub fn takes(&self, value: &Tensor) -> bool {
-        let (key, value) = (self.key.shape(), value.shape());
-        value.len() == 4 && value[..3] == key[..3]
-    }
-}
-
 /// Returns the attention whose weights a tensor is, if nothing has computed them.
 pub(crate) fn of_weights(tensor: &Tensor) -> Option<AttentionPattern> {
     let lazy = unconverted(tensor).filter(|_| IS_ON.get())?;
-    lazy.composite::<Weights>().map(|weights| weights.pattern.clone())
+    let pattern = lazy.replaceable::<Weights>().map(|weights| weights.pattern.clone());
+    // Some other views are packed, too.
+    pattern.filter(|pattern| tensor.shape() == pattern.shape())
 }
 
-/// Notes that attention computes what weights were for: they are computed only if they are needed.
+/// Notes that attention has replaced weights, and the scores that they are computed from.
 pub(crate) fn set_replaced(weights: &Tensor) {
-    let Some(lazy) = unconverted(weights) else { return };
-    if let Some(of_scores) = lazy.composite::<Weights>() {
+    if let Some(lazy) = unconverted(weights) {
         lazy.set_replaced();
-        let mut next = of_scores.scores.pending().cloned();
-        while let Some(lazy) = next {
-            lazy.set_replaced();
-            next = first_pending(&lazy);
-        }
     }
 }
 
@@ -176,51 +208,53 @@ pub(crate) fn of_scores(tensor: &Tensor) -> Option<AttentionPattern> {
     let mut lazy = tensor.pending().filter(|_| is_whole)?.clone();
     let (mut scale, mut masks, mut fill) = (1.0, SmallVec::<[Tensor; 2]>::new(), None);
     while !lazy.is_launch() {
-        let Expression { wgsl, scalars, .. } = lazy.expression();
-        let scalar = scalars.first().map(|&bits| f32::from_bits(bits as u32));
-        match (*wgsl, scalar) {
-            ("a", None) => {}
+        let expression = lazy.expression();
+        let scalar = expression.scalars.first().map(|&bits| f32::from_bits(bits as u32));
+        match (expression.wgsl, scalar) {
+            _ if expression.is_conversion() => {}
             // Masked scores must not be scaled, and these ops are found last first.
             (wgsl, Some(factor)) if wgsl == rows::float_mul_scalar.wgsl => scale *= factor,
             (wgsl, Some(divisor)) if wgsl == rows::float_div_scalar.wgsl => scale /= divisor,
-            (elementwise::MASK_FILL, Some(value))
-                if scale == 1.0 && fill.is_none_or(|fill| fill == value) =>
-            {
-                fill = Some(value);
+            (elementwise::MASK_FILL, Some(value)) if scale == 1.0 => {
+                // A row of nothing but -inf is NaN for a softmax, and zero for attention.
+                let fits = value.is_finite() && fill.is_none_or(|fill| fill == value);
+                fits.then(|| fill = Some(value))?;
                 masks.push(mask_of(&lazy, tensor)?);
             }
             _ => return None,
         }
         lazy = first_pending(&lazy)?;
     }
+    // The program may write what a launch reads before the scores are needed.
+    let launch = lazy.launch().filter(|_| scale.is_finite())?;
+    (!launch.inputs().iter().any(|input| input.is_foreign())).then_some(())?;
     let product = lazy.product()?;
     let [query, transposed] = &*product;
     let key = views::swap_dims(transposed.clone(), 2, 3).ok()?;
-    let scores = [&query.shape()[..3], &key.shape()[2..3]].concat();
-    (tensor.shape() == scores).then_some(())?;
     let mask = masks.into_iter().map(Ok).reduce(either).transpose().ok()?;
     let options = AttentionOptions { scale: Some(scale), hidden_score: fill, ..Default::default() };
-    Some(AttentionPattern { query: query.clone(), key, mask, options })
+    let pattern = AttentionPattern { query: query.clone(), key, mask, options };
+    (tensor.shape() == pattern.shape()).then_some(pattern)
 }
 
 /// Returns the mask of a pending `mask_fill` of scores.
 fn mask_of(filled: &Lazy, scores: &Tensor) -> Option<Tensor> {
     let args = filled.args();
     let [_, Arg { storage, dtype, layout, padding: None }] = &args[..] else { return None };
-    let layout = match layout {
+    let mut layout = match layout {
         Some(layout) => Layout::clone(layout),
         None => Layout::contiguous(scores.shape()),
     };
-    let mask = Tensor::of_storage(scores.runtime(), storage.clone(), layout, *dtype);
-    (!mask.is_foreign()).then_some(())?;
+    // The op may have had another shape.
+    (layout.shape[..] == *scores.shape()).then_some(())?;
     // One row for all heads, for example.
-    let mut layout = mask.layout().clone();
-    for axis in 0..4 {
+    for axis in 0..layout.shape.len() {
         if layout.strides[axis] == 0 {
             layout.shape[axis] = 1;
         }
     }
-    Some(mask.view(layout))
+    let mask = Tensor::of_storage(scores.runtime(), storage.clone(), layout, *dtype);
+    (!mask.is_foreign()).then_some(mask)
 }
 
 /// Returns the mask that hides what one of two masks hides.

@@ -9,7 +9,7 @@ use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, cases};
-use crate::kernels::ops::map::Map;
+use crate::kernels::ops::map::{CONVERSION, Map};
 use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -115,6 +115,7 @@ pub(super) fn as_stored(tensor: Tensor) -> Result<Tensor> {
     let stored = tensor.converted_from().filter(|stored| {
         stored.dtype().is_half()
             && tensor.dtype() == DType::F32
+            && stored.layout().dense_order().is_some()
             && policy::of(tensor.runtime()).keeps_halves()
     });
     stored.map_or(Ok(tensor), |stored| widened(&stored))
@@ -147,7 +148,7 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     let runtime = tensor.runtime();
     let oversized = tensor.is_oversized() || parts::exceed_binding(runtime, tensor.shape(), to);
     if is_enabled() && !tensor.is_empty() && !oversized {
-        return pending::defer(&Map::new("a", to), [tensor.clone()], tensor.shape());
+        return pending::defer(&Map::new(CONVERSION, to), [tensor.clone()], tensor.shape());
     }
     let out = Tensor::empty(runtime, tensor.shape(), to)?;
     match oversized {

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::{DType, Error, Layout, Storage, Tensor};
 use crate::runtime::{
     Allocation, Compilation, Deferred, Flows, Origin, Recorded, Runtime, RuntimeError,
+    current_origin, set_origin,
 };
 
 /// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
@@ -75,7 +76,7 @@ pub(crate) trait PendingLaunch: Send + Sync {
     /// Returns what the launch reads.
     fn inputs(&self) -> &[Arc<Allocation>];
 
-    /// Notes that nobody may need the result: dropped, the launch does not run.
+    /// Notes that a larger op has replaced the launch: it does not run when it is dropped.
     fn set_replaced(&self);
 
     /// Records the launch: it writes the result to the first of `outputs`, or those of the
@@ -155,7 +156,7 @@ pub(crate) struct Lazy {
     compute: Compute,
     /// Whether another expression has had it as an argument.
     used: AtomicBool,
-    /// Whether a larger op computes what it was for.
+    /// Whether a larger op computes what the result was for.
     replaced: AtomicBool,
     memory: OnceLock<Arc<Allocation>>,
     /// The arguments, until the memory is computed.
@@ -169,7 +170,7 @@ enum Source {
     Expression,
     Launch(Mutex<Option<Launch>>),
     Arrival(Mutex<Arrival>),
-    Composite(CompositeSource),
+    Replaceable(Box<ReplaceableSource>),
 }
 
 /// A pending launch.
@@ -179,41 +180,56 @@ struct Launch {
     product: Option<Arc<[Tensor; 2]>>,
 }
 
-/// An op that is a part of a larger one, if the program goes on as it began: that one may replace it. Until then
-/// nothing is launched.
-pub(crate) trait Composite: Any + Send + Sync {
+/// An op that a larger one may replace: softmax, in attention. Nothing is launched until its result is needed.
+pub(crate) trait Replaceable: Any + Send + Sync {
     /// Computes the op by itself. Returns a packed tensor.
     ///
     /// # Errors
     ///
     /// Returns an error if the device cannot compute it.
     fn compute(&self) -> Result<Tensor, Error>;
+
+    /// Notes that a larger op has replaced this one, which may drop what it would compute from.
+    fn set_replaced(&self);
 }
 
-/// A [`Composite`] op. One that nobody has replaced is computed when it is dropped, as other launches are.
-struct CompositeSource {
+/// A [`Replaceable`] op. One that nobody has replaced is computed when it is dropped, as other launches are.
+struct ReplaceableSource {
     runtime: Arc<Runtime>,
-    state: Mutex<CompositeState>,
+    /// The name of the op, for events and messages.
+    origin: Origin,
+    state: Mutex<ReplaceableState>,
 }
 
 #[derive(Clone)]
-enum CompositeState {
-    Waiting(Arc<dyn Composite>),
+enum ReplaceableState {
+    Waiting(Arc<dyn Replaceable>),
     /// A larger op has replaced it. Its own result may be needed all the same.
-    Replaced(Arc<dyn Composite>),
+    Replaced(Arc<dyn Replaceable>),
     /// Computed by itself; the result may be pending.
     Computed(Tensor),
 }
 
-impl Drop for CompositeSource {
+impl ReplaceableSource {
+    /// Computes the op in its own name.
+    fn compute(&self, op: &Arc<dyn Replaceable>) -> Result<Tensor, RuntimeError> {
+        let needed_by = current_origin();
+        set_origin(self.origin);
+        let computed = op.compute();
+        set_origin(needed_by);
+        computed.map_err(runtime_error)
+    }
+}
+
+impl Drop for ReplaceableSource {
     fn drop(&mut self) {
-        let CompositeState::Waiting(composite) = self.state.get_mut() else { return };
+        let ReplaceableState::Waiting(op) = self.state.get_mut().clone() else { return };
         // A thread that holds the lock only looks at pending results, and must not launch anything.
         if !self.runtime.can_lock_deferred() || self.runtime.is_impaired() {
             return;
         }
-        if let Err(error) = composite.compute() {
-            self.runtime.report_later(runtime_error(error));
+        if let Err(error) = self.compute(&op) {
+            self.runtime.report_later(error);
         }
     }
 }
@@ -284,25 +300,30 @@ impl Lazy {
     }
 
     /// Creates memory of `bytes` bytes of an op that a larger one may replace.
-    pub fn of_composite(
+    pub fn of_replaceable(
         runtime: &Arc<Runtime>,
         bytes: u64,
         expression: Expression,
-        composite: Arc<dyn Composite>,
+        op: Arc<dyn Replaceable>,
     ) -> Arc<Self> {
-        let state = Mutex::new(CompositeState::Waiting(composite));
+        let state = Mutex::new(ReplaceableState::Waiting(op));
+        let (owner, origin) = (runtime.clone(), expression.origin);
         Self::deferred(Self {
             runtime: runtime.clone(),
             bytes,
             expression,
-            // No other result is like it.
+            // Batches look for results like others: it is in none.
             extent: Extent { ops: 1, signature: u64::MAX, ..Extent::default() },
-            compute: compute_composite,
+            compute: compute_replaceable,
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::default(),
-            source: Source::Composite(CompositeSource { runtime: runtime.clone(), state }),
+            source: Source::Replaceable(Box::new(ReplaceableSource {
+                runtime: owner,
+                origin,
+                state,
+            })),
         })
     }
 
@@ -364,12 +385,12 @@ impl Lazy {
     /// Returns whether the memory is not computed together with other results: elements that arrive from another
     /// device, and ops that a larger one may replace.
     pub fn is_computed_alone(&self) -> bool {
-        matches!(self.source, Source::Arrival(_) | Source::Composite(_))
+        matches!(self.source, Source::Arrival(_) | Source::Replaceable(_))
     }
 
     /// Returns whether the memory is that of an op that a larger one may replace.
-    pub fn is_composite(&self) -> bool {
-        matches!(self.source, Source::Composite(_))
+    pub fn is_replaceable(&self) -> bool {
+        matches!(self.source, Source::Replaceable(_))
     }
 
     /// Notes that the launch multiplies these matrices.
@@ -390,18 +411,25 @@ impl Lazy {
     }
 
     /// Returns the op of this type that a larger one may replace; `None` if it was computed.
-    pub fn composite<T: Composite>(&self) -> Option<Arc<T>> {
-        let Source::Composite(source) = &self.source else { return None };
+    pub fn replaceable<T: Replaceable>(&self) -> Option<Arc<T>> {
+        let Source::Replaceable(source) = &self.source else { return None };
         match source.state.lock().clone() {
-            CompositeState::Waiting(composite) | CompositeState::Replaced(composite) => {
-                let composite: Arc<dyn Any + Send + Sync> = composite;
-                composite.downcast().ok()
+            ReplaceableState::Waiting(op) | ReplaceableState::Replaced(op) => {
+                let op: Arc<dyn Any + Send + Sync> = op;
+                op.downcast().ok()
             }
-            CompositeState::Computed(_) => None,
+            ReplaceableState::Computed(_) => None,
         }
     }
 
-    /// Notes that a larger op computes what this result was for. It is computed only if it is needed.
+    /// Returns whether a larger op computes what the result was for, or what it is converted from was for.
+    fn is_replaced(&self) -> bool {
+        let source = || self.args.lock().first().and_then(|arg| arg.storage.pending().cloned());
+        self.replaced.load(Ordering::Relaxed)
+            || self.expression.is_conversion() && source().is_some_and(|lazy| lazy.is_replaced())
+    }
+
+    /// Notes that a larger op computes what the result was for. It is computed only if the program uses it.
     pub fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Relaxed);
         match &self.source {
@@ -410,11 +438,14 @@ impl Lazy {
                     launch.launch.set_replaced();
                 }
             }
-            Source::Composite(source) => {
+            Source::Replaceable(source) => {
                 let mut state = source.state.lock();
-                if let CompositeState::Waiting(composite) = &*state {
-                    *state = CompositeState::Replaced(composite.clone());
-                }
+                let ReplaceableState::Waiting(op) = &*state else { return };
+                let op = op.clone();
+                *state = ReplaceableState::Replaced(op.clone());
+                // It drops tensors: not under the lock.
+                drop(state);
+                op.set_replaced();
             }
             Source::Expression | Source::Arrival(_) => {}
         }
@@ -426,16 +457,18 @@ impl Lazy {
     /// # Errors
     ///
     /// Returns an error if the device cannot compute it.
-    pub fn composite_result(&self) -> Result<Option<Tensor>, RuntimeError> {
-        let Source::Composite(source) = &self.source else { return Ok(None) };
-        let composite = match source.state.lock().clone() {
-            CompositeState::Waiting(composite) | CompositeState::Replaced(composite) => composite,
-            CompositeState::Computed(tensor) => return Ok(Some(tensor)),
+    pub fn result_by_itself(&self) -> Result<Option<Tensor>, RuntimeError> {
+        let Source::Replaceable(source) = &self.source else { return Ok(None) };
+        let op = match source.state.lock().clone() {
+            ReplaceableState::Waiting(op) | ReplaceableState::Replaced(op) => op,
+            ReplaceableState::Computed(tensor) => return Ok(Some(tensor)),
         };
         // Not under the lock of the state: the op looks at other pending results.
-        let tensor = composite.compute().map_err(runtime_error)?;
-        let before =
-            std::mem::replace(&mut *source.state.lock(), CompositeState::Computed(tensor.clone()));
+        let tensor = source.compute(&op)?;
+        let before = std::mem::replace(
+            &mut *source.state.lock(),
+            ReplaceableState::Computed(tensor.clone()),
+        );
         // Of two threads that compute it, both have the same elements.
         drop(before);
         Ok(Some(tensor))
@@ -446,7 +479,7 @@ impl Lazy {
     pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
         match &self.source {
             Source::Launch(launch) => launch.lock().as_ref().map(|launch| launch.launch.clone()),
-            Source::Expression | Source::Arrival(_) | Source::Composite(_) => None,
+            Source::Expression | Source::Arrival(_) | Source::Replaceable(_) => None,
         }
     }
 
@@ -486,7 +519,7 @@ impl Lazy {
         let args = std::mem::take(&mut *self.args.lock());
         let launch = match &self.source {
             Source::Launch(launch) => launch.lock().take(),
-            Source::Expression | Source::Arrival(_) | Source::Composite(_) => None,
+            Source::Expression | Source::Arrival(_) | Source::Replaceable(_) => None,
         };
         drop((args, launch));
     }
@@ -501,8 +534,8 @@ fn runtime_error(error: Error) -> RuntimeError {
 }
 
 /// Computes an op that no larger one has replaced.
-fn compute_composite(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
-    if let Some(tensor) = lazy.composite_result()? {
+fn compute_replaceable(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    if let Some(tensor) = lazy.result_by_itself()? {
         let memory = tensor.buffer().map_err(runtime_error)?.clone();
         let _locked = lazy.runtime.lock_deferred();
         lazy.resolve(memory);
@@ -543,7 +576,7 @@ fn arrive(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
 
 impl Deferred for Lazy {
     fn record(self: Arc<Self>) -> Result<(), RuntimeError> {
-        match self.replaced.load(Ordering::Relaxed) {
+        match self.is_replaced() {
             true => Ok(()),
             false => self.computed().map(drop),
         }

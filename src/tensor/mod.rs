@@ -19,7 +19,7 @@ pub use layout::{
 
 pub(crate) use description::{describe, described, description};
 pub(crate) use lazy::{
-    Arg, Composite, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch,
+    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch, Replaceable,
 };
 
 use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError, current_origin};
@@ -190,23 +190,40 @@ impl Tensor {
     /// # Errors
     ///
     /// As [`Tensor::lazy`].
-    pub(crate) fn of_composite(
+    pub(crate) fn of_replaceable(
         runtime: &Arc<Runtime>,
         shape: &[usize],
         expression: Expression,
-        composite: Arc<dyn Composite>,
+        op: Arc<dyn Replaceable>,
     ) -> Result<Self> {
         let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
         let bytes = checked_bytes(shape, dtype)?;
         runtime.check_binding(bytes)?;
-        let storage = Storage::Lazy(Lazy::of_composite(runtime, bytes, expression, composite));
+        let storage = Storage::Lazy(Lazy::of_replaceable(runtime, bytes, expression, op));
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
     /// Returns whether the tensor is the result of an op that a larger one may replace.
     #[inline]
-    pub(crate) fn is_composite(&self) -> bool {
-        matches!(&self.storage, Storage::Lazy(lazy) if lazy.is_composite())
+    pub(crate) fn is_replaceable(&self) -> bool {
+        matches!(&self.storage, Storage::Lazy(lazy) if lazy.is_replaceable())
+    }
+
+    /// Returns the result of an op that a larger one may replace, of which this is the pending conversion.
+    #[inline]
+    pub(crate) fn converts_replaceable(&self) -> Option<Self> {
+        let lazy = self.pending().filter(|lazy| lazy.expression().is_conversion())?;
+        let args = lazy.args();
+        let [Arg { storage: Storage::Lazy(op), dtype, layout: None, padding: None }] = &args[..]
+        else {
+            return None;
+        };
+        (op.is_replaceable() && self.is_packed()).then(|| Self {
+            runtime: self.runtime.clone(),
+            storage: Storage::Lazy(op.clone()),
+            layout: self.layout.clone(),
+            dtype: *dtype,
+        })
     }
 
     /// Returns the tensor; of an op that a larger one may replace, its result by itself, which may be pending.
@@ -216,7 +233,7 @@ impl Tensor {
     /// Returns an error if the device cannot compute it.
     pub(crate) fn by_itself(self) -> Result<Self> {
         let result = match &self.storage {
-            Storage::Lazy(lazy) if lazy.is_composite() => lazy.composite_result()?,
+            Storage::Lazy(lazy) if lazy.is_replaceable() => lazy.result_by_itself()?,
             _ => None,
         };
         Ok(match result {

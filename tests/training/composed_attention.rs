@@ -45,11 +45,25 @@ enum Program {
     TwoFills,
     /// An op between the product and the softmax.
     Shifted,
+    /// A mask for each head, and a factor below zero.
+    MaskedByHead,
+    /// The fill is the largest score.
+    PositiveFill,
+    /// A row of hidden keys is NaN then.
+    InfiniteFill,
+    /// The weights are multiplied, as by dropout.
+    Dropped,
+    /// The weights of the first sequence, for all.
+    Sliced,
+    /// The scores are masked in another shape.
+    MaskedInRows,
+    /// Another attention begins before this one ends.
+    Interleaved,
 }
 
 use Program::*;
 
-const PROGRAMS: [Program; 11] = [
+const PROGRAMS: [Program; 18] = [
     Plain,
     ScaledTwice,
     Padded,
@@ -61,17 +75,42 @@ const PROGRAMS: [Program; 11] = [
     ScaledAfterMask,
     TwoFills,
     Shifted,
+    MaskedByHead,
+    PositiveFill,
+    InfiniteFill,
+    Dropped,
+    Sliced,
+    MaskedInRows,
+    Interleaved,
 ];
 
 impl Program {
     /// Whether kernels of attention compute the result, and the gradients.
     fn is_attention(self) -> bool {
-        !matches!(self, ScaledAfterMask | TwoFills | Shifted)
+        !matches!(
+            self,
+            ScaledAfterMask | TwoFills | Shifted | InfiniteFill | Dropped | Sliced | MaskedInRows
+        )
+    }
+
+    /// Whether the program needs the weights besides, in training.
+    fn needs_weights(self) -> bool {
+        !self.is_attention() || matches!(self, UsesWeights | UsesWeightsTwice | Detached)
+    }
+
+    fn fill(self) -> f32 {
+        match self {
+            TwoFills => -5.0,
+            PositiveFill => 30.0,
+            InfiniteFill => f32::NEG_INFINITY,
+            _ => -1.0e4,
+        }
     }
 
     /// Returns the mask of keys, and the causal one.
     fn masks<B: Backend<Device = WgslDevice>>(
         self,
+        queries: usize,
         device: &WgslDevice,
     ) -> [Option<Tensor<B, 4, Bool>>; 2] {
         let of_keys = |visible: [usize; BATCH]| {
@@ -81,9 +120,14 @@ impl Program {
             });
             Tensor::cat(rows.to_vec(), 0)
         };
-        let causal = Tensor::<B, 2, Bool>::tril_mask([QUERIES, KEYS], 16, device);
-        let causal = causal.reshape([1, 1, QUERIES, KEYS]);
+        let causal = Tensor::<B, 2, Bool>::tril_mask([queries, KEYS], 16, device);
+        let causal = causal.reshape([1, 1, queries, KEYS]);
         match self {
+            MaskedByHead => {
+                let numbers = numbers::<B, 4>(9, [KEYS, queries, HEADS, BATCH], device);
+                [Some(numbers.permute([3, 2, 1, 0]).greater_elem(0.5)), None]
+            }
+            InfiniteFill | PositiveFill => [None, Some(causal)],
             Padded => [Some(of_keys([KEYS, 0, 7])), None],
             Causal | ScaledAfterMask => [None, Some(causal)],
             PaddedAndCausal | TwoFills => [Some(of_keys([30, 0, 7])), Some(causal)],
@@ -97,38 +141,63 @@ impl Program {
         [query, key, value]: [Tensor<B, 4>; 3],
         device: &WgslDevice,
     ) -> [Tensor<B, 4>; 2] {
-        let mut scores = query.matmul(key.transpose()).div_scalar((WIDTH as f32).sqrt());
-        if self == ScaledTwice {
-            scores = scores.mul_scalar(3.0);
+        let [_, _, queries, width] = query.dims();
+        let other = (self == Interleaved)
+            .then(|| softmax(query.clone().mul_scalar(2.0).matmul(key.clone().transpose()), 3));
+        let mut scores = query.matmul(key.transpose()).div_scalar((width as f32).sqrt());
+        match self {
+            ScaledTwice => scores = scores.mul_scalar(3.0),
+            MaskedByHead => scores = scores.mul_scalar(-0.5),
+            Shifted => scores = scores.add_scalar(1.0),
+            MaskedInRows => {
+                let mask = Tensor::<B, 3, Bool>::tril_mask([BATCH * HEADS, queries, 1], 0, device);
+                let rows = scores.reshape([BATCH * HEADS, queries, KEYS]);
+                scores = rows.mask_fill(mask, -1.0e4).reshape([BATCH, HEADS, queries, KEYS]);
+            }
+            _ => {}
         }
-        if self == Shifted {
-            scores = scores.add_scalar(1.0);
-        }
-        let [pad, causal] = self.masks(device);
-        if let Some(pad) = pad {
-            scores = scores.mask_fill(pad, if self == TwoFills { -5.0 } else { -1.0e4 });
-        }
-        if let Some(causal) = causal {
-            scores = scores.mask_fill(causal, -1.0e4);
+        for (index, mask) in self.masks(queries, device).into_iter().enumerate() {
+            let fill = if index == 0 || self != TwoFills { self.fill() } else { -1.0e4 };
+            scores = mask.map_or(scores.clone(), |mask| scores.mask_fill(mask, fill));
         }
         if self == ScaledAfterMask {
             scores = scores.mul_scalar(0.5);
         }
-        let weights = softmax(scores, 3);
-        let weights = if self == Detached { weights.detach() } else { weights };
-        let mut result = weights.clone().matmul(value.clone());
+        let mut weights = softmax(scores, 3);
+        match self {
+            Detached => weights = weights.detach(),
+            Dropped => {
+                let kept = numbers(8, [BATCH, HEADS, queries, KEYS], device);
+                weights = weights * kept;
+            }
+            Sliced => weights = weights.slice([0..1]).expand([BATCH, HEADS, queries, KEYS]),
+            _ => {}
+        }
+        let mut result = match self {
+            // One sequence of weights, for the values of all.
+            Sliced => weights.clone().slice([0..1]).matmul(value.clone()),
+            _ => weights.clone().matmul(value.clone()),
+        };
         if self == UsesWeightsTwice {
-            result = result + weights.clone().matmul(value.mul_scalar(2.0));
+            result = result + weights.clone().matmul(value.clone().mul_scalar(2.0));
+        }
+        if let Some(other) = other {
+            result = result + other.matmul(value);
         }
         [result, weights]
     }
 }
 
-fn operands<B: Backend<Device = WgslDevice>>(device: &WgslDevice) -> [Tensor<B, 4>; 3] {
+fn operands<B: Backend<Device = WgslDevice>>(
+    [queries, width]: [usize; 2],
+    device: &WgslDevice,
+) -> [Tensor<B, 4>; 3] {
     // As projections are divided into heads.
-    let heads =
-        |seed, len| numbers::<B, 4>(seed, [BATCH, len, HEADS, WIDTH], device).swap_dims(1, 2);
-    [heads(1, QUERIES), heads(2, KEYS), heads(3, KEYS)]
+    let heads = |seed, len| {
+        let projection = numbers::<B, 4>(seed, [BATCH, len, HEADS, width], device);
+        projection.swap_dims(1, 2)
+    };
+    [heads(1, queries), heads(2, KEYS), heads(3, KEYS)]
 }
 
 /// The result, and the gradients of queries, keys and values.
@@ -136,7 +205,7 @@ fn trained<B: AutodiffBackend<Device = WgslDevice>>(
     program: Program,
     device: &WgslDevice,
 ) -> Vec<Vec<f64>> {
-    let operands = operands::<B>(device).map(Tensor::require_grad);
+    let operands = operands::<B>([QUERIES, WIDTH], device).map(Tensor::require_grad);
     let inputs = operands.clone().map(|operand| operand * 1.0);
     let [result, weights] = program.run(inputs, device);
     let mut loss = (result.clone() * numbers(4, [BATCH, HEADS, QUERIES, WIDTH], device)).sum();
@@ -151,14 +220,27 @@ fn trained<B: AutodiffBackend<Device = WgslDevice>>(
     [vec![values(result.inner())], operands.iter().map(of).collect()].concat()
 }
 
-/// Counts the launches of the kernels of attention; `None` where its ops are computed by themselves.
-fn launches_of_attention(device: &WgslDevice, work: impl FnOnce()) -> Option<usize> {
+/// Counts the launches of the kernels of attention, and of softmax; `None` where all ops are computed by themselves.
+fn launches_of_attention(device: &WgslDevice, work: impl FnOnce()) -> Option<[usize; 2]> {
     let runtime = runtime_of(device);
-    let launches = Launches::containing("attention");
-    let observation = runtime.observe(launches.clone());
+    let launches = ["attention", "softmax"].map(Launches::containing);
+    let observations = launches.clone().map(|launches| runtime.observe(launches));
     work();
-    drop(observation);
-    (!runtime.is_software()).then(|| launches.count())
+    drop(observations);
+    (!runtime.is_software()).then(|| launches.map(|launches| launches.count()))
+}
+
+/// Checks the launches of a training step.
+fn check_launches(launches: Option<[usize; 2]>, program: Program, what: &str) {
+    let Some([attention, softmax]) = launches else { return };
+    match program {
+        // The result, and two gradients or more. No gradient of queries and keys is needed without that of weights.
+        _ if program.is_attention() && program != Detached => {
+            assert!(attention >= 3, "{attention} launches of {program:?}, {what}");
+        }
+        _ => assert_eq!(attention, 0, "{program:?}, {what}"),
+    }
+    assert_eq!(softmax > 0, program.needs_weights(), "{softmax} of {program:?}, {what}");
 }
 
 #[test]
@@ -173,11 +255,7 @@ fn gradients_are_those_of_the_ops() {
                 let found = trained::<Ours>(program, &device);
                 assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}"));
             });
-            if let Some(launches) = launches {
-                // No gradient of queries and keys is needed without that of weights.
-                let expected = program.is_attention() && program != Detached;
-                assert_eq!(launches >= 3, expected, "{launches} launches of {program:?}");
-            }
+            check_launches(launches, program, "in f32");
             if !matches!(program, Plain | UsesWeights) {
                 continue;
             }
@@ -198,23 +276,30 @@ fn results_are_those_of_the_ops() {
     }
     for device in gpus() {
         for program in PROGRAMS {
-            let run = |device: &WgslDevice| program.run(operands::<Wgsl>(device), device);
-            let expected = run(&WgslDevice::Cpu).map(values);
-            let mut results = None;
-            let launches = launches_of_attention(&device, || results = Some(run(&device)));
-            let [result, weights] = results.expect("it ran");
-            if let Some(launches) = launches {
-                assert_eq!(launches > 0, program.is_attention(), "{program:?}");
+            // The last ones are few queries with widths that are no vec4s.
+            for sizes in [[QUERIES, WIDTH], [1, 6]] {
+                check_results(program, sizes, &device);
             }
-            // The weights after the result, and before it.
-            let found = [values(result), values(weights)];
-            assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}"));
-            let [result, weights] = run(&device);
-            let weights = values(weights);
-            let found = [values(result), weights];
-            assert_close(&found, &expected, 1e-4, &format!("{program:?} on {device}, reversed"));
         }
     }
+}
+
+fn check_results(program: Program, sizes: [usize; 2], device: &WgslDevice) {
+    let what = format!("{program:?} on {device}, {sizes:?}");
+    let run = |device: &WgslDevice| program.run(operands::<Wgsl>(sizes, device), device);
+    let expected = run(&WgslDevice::Cpu).map(values);
+    let mut results = None;
+    let launches = launches_of_attention(device, || results = Some(run(device)));
+    let [result, weights] = results.expect("it ran");
+    if let Some([attention, _]) = launches {
+        assert_eq!(attention > 0, program.is_attention(), "{what}");
+    }
+    // The weights after the result, and before it.
+    let found = [values(result), values(weights)];
+    assert_close(&found, &expected, 1e-4, &what);
+    let [result, weights] = run(device);
+    let weights = values(weights);
+    assert_close(&[values(result), weights], &expected, 1e-4, &format!("{what}, reversed"));
 }
 
 #[test]
@@ -232,10 +317,7 @@ fn autocast_computes_it_in_16_bits() {
                     let what = format!("{precision}: {program:?} on {device}");
                     assert_close(&found, &expected, tolerance, &what);
                 });
-                if let Some(launches) = launches {
-                    let expected = program.is_attention() && program != Detached;
-                    assert_eq!(launches >= 3, expected, "{precision}: {launches}, {program:?}");
-                }
+                check_launches(launches, program, &precision.to_string());
             }
         }
     }
@@ -263,6 +345,6 @@ fn multi_head_attention_is_attention() {
         let launches = launches_of_attention(&device, || {
             assert_close(&run(&device), &expected, 1e-4, &format!("{device}"));
         });
-        assert!(launches.is_none_or(|launches| launches >= 3), "{launches:?} on {device}");
+        check_launches(launches, Plain, &device.to_string());
     }
 }

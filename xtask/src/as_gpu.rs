@@ -41,6 +41,7 @@ const RUNS: [Run; 11] = [
             "device::fusion::a_training_step_launches_few_kernels",
             "device::fusion::batch_normalisation_launches_few_kernels",
             "training::batch_norm",
+            "training::composed_attention",
             "device::fusion::autocast_adds_few_launches",
             "device::fusion::a_graph_of_two_launches_is_two_launches",
             "device::fusion::dropped_launches_run",

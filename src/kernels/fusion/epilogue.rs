@@ -45,7 +45,8 @@ pub(crate) struct DeferredLaunch {
     pub operands: Box<str>,
     /// The part of [`KEPT`] that is its own.
     pub kept: u64,
-    pub recorded: AtomicBool,
+    /// Whether dropping it records it.
+    pub runs_when_dropped: AtomicBool,
 }
 
 /// The bytes that pending launches keep in memory, beyond a few times the size of their results:
@@ -116,7 +117,7 @@ impl DeferredLaunch {
             also_written: &flows.written,
             separate: &flows.groups,
         })?;
-        self.recorded.store(true, Ordering::Relaxed);
+        self.runs_when_dropped.store(false, Ordering::Relaxed);
         Ok(recorded)
     }
 }
@@ -152,7 +153,7 @@ impl PendingLaunch for DeferredLaunch {
     }
 
     fn set_replaced(&self) {
-        self.recorded.store(true, Ordering::Relaxed);
+        self.runs_when_dropped.store(false, Ordering::Relaxed);
     }
 
     fn record(
@@ -169,7 +170,7 @@ impl PendingLaunch for DeferredLaunch {
 impl Drop for DeferredLaunch {
     fn drop(&mut self) {
         KEPT.fetch_sub(self.kept, Ordering::Relaxed);
-        if *self.recorded.get_mut() || self.runtime.is_impaired() {
+        if !*self.runs_when_dropped.get_mut() || self.runtime.is_impaired() {
             return;
         }
         let dropped_by = current_origin();

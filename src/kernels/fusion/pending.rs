@@ -15,7 +15,7 @@ use crate::kernels::fusion::program::{Access, RESULT};
 use crate::kernels::fusion::prologue::{self, Reads};
 use crate::kernels::fusion::schedule::NextStep;
 use crate::kernels::fusion::switch::is_enabled;
-use crate::kernels::ops::map::{CONSTANT, Map};
+use crate::kernels::ops::map::{CONSTANT, CONVERSION, Map};
 use crate::kernels::policy;
 use crate::runtime::{Runtime, current_origin, is_captured};
 use crate::tensor::{
@@ -64,18 +64,27 @@ pub(crate) fn defer<const N: usize>(
     let runtime = inputs[0].runtime().clone();
     let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
     for input in inputs {
+        let input = if map.expr == CONVERSION { input } else { by_itself(input)? };
         if !Arc::ptr_eq(input.runtime(), &runtime) {
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
         }
-        // A larger op may replace what is only converted.
-        let input = match input.is_composite() && map.expr != "a" {
-            true => input.by_itself()?,
-            false => input,
-        };
         args.push(input.into_arg(shape)?);
     }
     defer_args(map, &runtime, args, shape)
+}
+
+/// Returns the input of an op that does more than convert it: what a larger op might replace is computed by itself, so
+/// that this op can be its epilogue.
+#[inline]
+fn by_itself(input: Tensor) -> Result<Tensor> {
+    if input.is_replaceable() {
+        return input.by_itself();
+    }
+    let Some(replaceable) = input.converts_replaceable() else { return Ok(input) };
+    let converted = Map::new(CONVERSION, input.dtype());
+    let converted = defer(&converted, [replaceable.by_itself()?], input.shape())?;
+    Ok(converted)
 }
 
 fn defer_args(
@@ -170,7 +179,7 @@ pub(crate) fn defer_launch(
             false => "".into(),
         },
         kept: 0,
-        recorded: AtomicBool::new(true),
+        runs_when_dropped: AtomicBool::new(false),
     };
     if !take_inputs(&mut deferred, launch, result.prologues)? {
         return Ok(None);
@@ -185,7 +194,7 @@ pub(crate) fn defer_launch(
     if is_large || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64)) {
         return Ok(None);
     }
-    deferred.recorded = AtomicBool::new(false);
+    deferred.runs_when_dropped = AtomicBool::new(true);
     let expression = Expression {
         origin: current_origin(),
         wgsl: RESULT,

@@ -4,6 +4,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::tensor::DType;
 
+/// The expression of a conversion to another type, from or to 16 bits for example.
+pub(crate) const CONVERSION: &str = "a";
 /// The expression of a constant.
 pub(crate) const CONSTANT: &str = "s";
 

@@ -1,25 +1,21 @@
 //! Attention that the program composes, for its gradient: see `kernels::attention_pattern`.
 
-use std::fmt;
-
 use super::context::{Conversion, OpContext, OpOutput, RowOperand};
 use super::host_data::DataKind;
 use super::tensor::{Storage, WgslTensor};
 use crate::autocast::rules::Rule;
-use crate::kernels::attention_pattern::{self, AttentionPattern};
+use crate::kernels::attention_pattern;
+use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::{attention, attention_backward};
 use crate::tensor::{Result, Tensor};
 
 pub(crate) use crate::kernels::attention_pattern::without;
 
 /// The mask and the options of attention that the program composes.
-#[derive(Clone)]
-pub(crate) struct ComposedAttention(AttentionPattern);
-
-impl fmt::Debug for ComposedAttention {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComposedAttention").field("options", &self.0.options).finish()
-    }
+#[derive(Debug, Clone)]
+pub(crate) struct ComposedAttention {
+    mask: Option<Tensor>,
+    options: AttentionOptions,
 }
 
 /// Returns the tensor of a device with kernels.
@@ -46,12 +42,12 @@ impl ComposedAttention {
         let (weights, value) = (on_gpu(weights)?, on_gpu(value)?);
         let pattern = attention_pattern::of_weights(weights).filter(|it| it.takes(value))?;
         attention_pattern::set_replaced(weights);
-        Some(Self(pattern))
+        Some(Self { mask: pattern.mask, options: pattern.options })
     }
 
     /// Computes the result, and what the gradients need besides: the logarithms of the sums.
     pub fn compute(&self, operands: [WgslTensor; 3]) -> (WgslTensor, WgslTensor) {
-        let AttentionPattern { mask, options, .. } = self.0.clone();
+        let (mask, options) = (self.mask.clone(), self.options);
         launch(operands, |[query, key, value]| {
             attention::attention_with_log_sums(query, key, value, mask, None, options)
         })
@@ -60,7 +56,7 @@ impl ComposedAttention {
     /// Computes the gradients of queries, keys and values. After these, `operands` are the results of
     /// [`compute`](Self::compute), and the gradient of the first.
     pub fn gradients(&self, operands: [WgslTensor; 6]) -> [WgslTensor; 3] {
-        let AttentionPattern { mask, options, .. } = self.0.clone();
+        let (mask, options) = (self.mask.clone(), self.options);
         let gradients: (WgslTensor, WgslTensor, WgslTensor) =
             launch(operands, |[query, key, value, out, log_sums, grad]| {
                 let bias = None;
