@@ -8,7 +8,8 @@
 // log_sum[i] is the logarithm of the sum over j of e^score[i, j], mean[i] the sum over c of g[i, c] * out[i, c].
 // log_sum[i] is two numbers, of which the second is what is rounded away of the first.
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width], v and g are like them with value_width,
-// with widths that are multiples of four. bias is [batch, heads, queries, keys] and contains the mask, as -inf.
+// with widths that are multiples of four. bias is [batch, heads, queries, keys] and contains the mask, as -inf: such a
+// score is p.hidden_score, without a gradient.
 // These are read through their strides. stats are log_sum, [batch, heads, queries, 2], and mean, [batch, heads,
 // queries]; with F16 the largest magnitudes in g and in v follow. Gradients are packed.
 // KEYS: gradients of keys or values, whose own rows are keys and other rows queries; otherwise it is the reverse.

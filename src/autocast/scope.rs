@@ -9,6 +9,7 @@ use burn_backend::DType;
 use super::rules::Rule;
 use super::{MatmulPrecision, Precision};
 use crate::device::WgslDevice;
+use crate::tensor::checked_len;
 use crate::variables;
 
 /// What a scope decides.
@@ -153,15 +154,18 @@ pub(crate) struct FloatOperands {
     other: Option<DType>,
     /// The widest of their types.
     widest: Option<DType>,
-    /// The number of their elements.
+    /// The number of their elements, of a product.
     elements: usize,
 }
 
 impl FloatOperands {
-    /// Adds an operand of so many elements; of a product, `None` if they are too many to count.
-    pub fn see(&mut self, device: WgslDevice, dtype: DType, elements: Option<usize>) {
+    /// Adds an operand of an op under a rule.
+    pub fn see(&mut self, rule: Rule, device: WgslDevice, dtype: DType, shape: &[usize]) {
         self.device.get_or_insert(device);
-        self.elements = self.elements.saturating_add(elements.unwrap_or(usize::MAX));
+        if matches!(rule, Rule::Product | Rule::Gradient) {
+            let elements = checked_len(shape).unwrap_or(usize::MAX);
+            self.elements = self.elements.saturating_add(elements);
+        }
         if *self.first.get_or_insert(dtype) != dtype {
             self.other = Some(dtype);
         }
@@ -197,7 +201,7 @@ impl FloatOperands {
         changes.then_some([target, result])
     }
 
-    /// Returns whether a product of operands that would be converted is not worth it.
+    /// Returns whether conversions of the operands take longer than their product in f32.
     fn is_small(&self) -> bool {
         self.widest == Some(DType::F32) && self.elements < MIN_ELEMENTS
     }

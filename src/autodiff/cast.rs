@@ -16,7 +16,6 @@ use super::node::{State, node};
 use crate::autocast::rules::{Role, Rule};
 use crate::autocast::{FloatOperands, at_end, off};
 use crate::backend::{Wgsl, WgslTensor};
-use crate::tensor::checked_len;
 
 /// What a copy is of: a node, which never has another value, and its type.
 type Key = (NodeId, DType);
@@ -100,11 +99,8 @@ pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) -> Option<
     let mut seen = FloatOperands::default();
     each(&mut |tensor, role| {
         if role != Role::Bias {
-            let elements = match rule {
-                Rule::Product | Rule::Gradient => checked_len(&tensor.primitive.shape()),
-                _ => None,
-            };
-            seen.see(tensor.primitive.device(), tensor.dtype(), elements);
+            let primitive = &tensor.primitive;
+            seen.see(rule, primitive.device(), primitive.dtype(), &primitive.shape());
         }
     });
     let types = seen.cast_types(rule);

@@ -64,6 +64,7 @@ use kinds::F;
 /// |---|---|---|
 /// | `softmax`, `log_softmax`, `layer_norm` | a kernel each way | composed of 5 to 13 ops each way |
 /// | `attention`, unless its bias has a gradient | kernels that store no scores | composed of 10 to 15 ops each way |
+/// | on GPUs, products and a softmax that are attention | the same | op by op |
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
 /// | batch normalisation on GPUs, as Burn composes it | 3 passes each way; keeps `x` | 5 and 8; keeps 4 tensors |
 /// | `prod`, `prod_dim` | right for zeros and negative numbers too | NaN for them |

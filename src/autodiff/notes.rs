@@ -1,4 +1,4 @@
-//! What notes about tensors consist of. Patterns of ops are found as the program calls them: each op notes what its
+//! The parts of notes about tensors. Patterns of ops are found as the program calls them: each op notes what its
 //! result is, and the next one looks there.
 
 use std::sync::{Arc, Weak};

@@ -201,7 +201,9 @@ impl OpContext {
     fn type_on_cpu(&self) -> Option<DType> {
         match self.float {
             Some(DType::F16 | DType::BF16) if self.has_f32_bias => Some(DType::F32),
-            float => self.cast.filter(|&cast| cast == DType::F32).or(self.cast.and(float)),
+            // A product of f32 operands, whose result is rounded.
+            _ if self.cast == Some(DType::F32) => self.cast,
+            float => self.cast.and(float),
         }
     }
 
@@ -383,11 +385,7 @@ impl RowOperand for WgslTensor {
             dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
             dtype if dtype.is_float() => {
                 context.float.get_or_insert(dtype);
-                let elements = match context.rule {
-                    Rule::Product | Rule::Gradient => tensor::checked_len(&self.shape()),
-                    _ => None,
-                };
-                context.floats.see(self.device(), dtype, elements);
+                context.floats.see(context.rule, self.device(), dtype, &self.shape());
             }
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }

@@ -12,6 +12,7 @@
 //! - `elementwise`, `transpose`, `copy`, `create`, `cast`, `views`, `gather`, `reduce` and `random`, which most
 //!   others use;
 //! - `gemm`, `conv` and `attention`: what the launchers of these kernels share;
+//! - `attention_pattern`: which products and softmax are attention;
 //! - all others: the families, and in `software` what they use on software adapters only.
 //!
 //! Each family lists every variant that it can dispatch ([`variants`]), so that tests validate all

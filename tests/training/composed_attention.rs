@@ -170,12 +170,12 @@ impl Program {
                 let kept = numbers(8, [BATCH, HEADS, queries, KEYS], device);
                 weights = weights * kept;
             }
-            Sliced => weights = weights.slice([0..1]).expand([BATCH, HEADS, queries, KEYS]),
+            Sliced => weights = weights.narrow(0, 0, 1).expand([BATCH, HEADS, queries, KEYS]),
             _ => {}
         }
         let mut result = match self {
             // One sequence of weights, for the values of all.
-            Sliced => weights.clone().slice([0..1]).matmul(value.clone()),
+            Sliced => weights.clone().narrow(0, 0, 1).matmul(value.clone()),
             _ => weights.clone().matmul(value.clone()),
         };
         if self == UsesWeightsTwice {

@@ -23,8 +23,8 @@ pub(crate) struct PendingNode {
     pub args: SmallVec<[(ArgSource, DType); 2]>,
     /// The number of arguments of this graph that refer to it.
     references: usize,
-    /// Whether it is a packed 16-bit tensor in memory, converted to f32. Who needs it later reads fewer bytes if it
-    /// stays pending.
+    /// Whether it is a packed 16-bit tensor in memory, converted to f32. It stays pending for later kernels, which read
+    /// fewer bytes then.
     is_widened: bool,
 }
 
