@@ -437,6 +437,8 @@ fn operands_of_small_products_are_not_rounded() {
         product.slice([0..1, 0..1]).cast(FloatDType::F32).into_data().to_vec::<f32>().unwrap()[0]
     }
     const NEIGHBOUR: f32 = 1.0 / 2048.0;
+    // Tests that measure memory hold it, too.
+    let _serial = serial_guard();
     for (device, (precision, _)) in devices().into_iter().flat_map(|d| LOWER.map(|of| (d, of))) {
         let _scope = autocast(&device, precision);
         for (rows, expected) in [(4, NEIGHBOUR), (LARGE * 4, 0.0)] {

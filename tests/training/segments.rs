@@ -12,7 +12,7 @@ use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::train::Segments;
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, random_state};
 
-use crate::common::{devices, gpus, serial_guard};
+use crate::common::{devices, gpus, is_alone, serial_guard, test_alone};
 
 type B = Autodiff<Wgsl>;
 
@@ -145,7 +145,10 @@ fn gradients_of_segments_are_those_of_the_whole() {
 
 #[test]
 fn segments_keep_a_third_of_the_activations() {
-    let _guard = serial_guard();
+    // Other tests would need memory of the device, too.
+    if !is_alone(test_alone!("segments_keep_a_third_of_the_activations")) {
+        return;
+    }
     for device in gpus() {
         let model = Model::new(8, 64, &device);
         let x = input([16, 64], &device);

@@ -12,12 +12,11 @@ use xtask::process::{run_command, target_dir};
 
 /// The test modules that run with the tests of each, or with all, and whether ignored ones are among them. The part of
 /// the case list: integers do not use matrix units.
-const RUNS: [(&str, &[&str], bool); 5] = [
+const RUNS: [(&str, &[&str], bool); 4] = [
     ("matrix_units", &[], false),
     ("matrix_units", &["convolutions_without_a_uniform_tap_replace_those_with_one"], true),
     ("kernels::types", &["f16_and_bf16_match_burn_flex"], false),
     ("fusion", &["autocast_adds_few_launches"], false),
-    ("composed_attention", &[], false),
 ];
 const CASES: &str = "matmul,linear,conv,attention";
 
