@@ -167,6 +167,8 @@ fn autocast_adds_few_launches() {
     let _guard = common::serial_guard();
     for runtime in common::runtimes().into_iter().filter(|runtime| !runtime.is_software()) {
         let device = device_of(&runtime);
+        // Gradients of attention with matrix units are three launches, not two, and need the largest magnitudes in f16.
+        let limit = if runtime.info().units(16).next().is_some() { 130 } else { 115 };
         for Example { name, step, .. } in EXAMPLES.into_iter().chain([LSTM]) {
             let launches = |precision| {
                 let _scope = autocast(&device, precision);
@@ -181,7 +183,7 @@ fn autocast_adds_few_launches() {
                 let lower: usize = launches.values().sum();
                 println!("{name}: {lower} launches in {precision} on {device}, {f32} in f32");
                 assert!(
-                    100 * lower <= 115 * f32,
+                    100 * lower <= limit * f32,
                     "{name}: {lower} launches in {precision} on {device}, {f32} in f32: {launches:#?}"
                 );
             }
