@@ -9,6 +9,7 @@
 // TEAM: a team may have several members. Without TEAM, each invocation is a team.
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
+// EXCHANGES: members exchange contributions by team_exchange; team_combine and combine do not exist.
 // ROUNDS: each team reduces `p.rounds` lines. The lines of a workgroup are neighbours. After a barrier, every
 // invocation calls finish_lines(group: u32, local_index: u32), also in workgroups without a line. A team without a
 // line repeats the last one, and `is_repeated` is true.
@@ -32,6 +33,31 @@ fn member_index(local_index: u32) -> u32 {
     return local_index / TEAM_STRIDE % TEAM_SIZE;
 }
 
+//#if EXCHANGES
+// Returns the contribution of the member whose index differs in the bits of `mask`. Each member must call this.
+//#if TEAM
+//#if SUBGROUP
+fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
+    return shuffle_xor(partial, mask);
+}
+//#else
+// Two buffers in turns: what is written next is not what may still be read.
+var<workgroup> exchanged: array<Partial, 2u * WORKGROUP_SIZE>;
+var<private> exchange_start: u32;
+
+fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
+    exchange_start = WORKGROUP_SIZE - exchange_start;
+    exchanged[exchange_start + local_index] = partial;
+    workgroupBarrier();
+    return exchanged[exchange_start + (local_index ^ (mask * TEAM_STRIDE))];
+}
+//#endif
+//#else
+fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
+    return partial;
+}
+//#endif
+//#else
 // Combines the contributions of all members of a team. Every member gets the result.
 //#if TEAM
 //#if SUBGROUP
@@ -62,6 +88,7 @@ fn team_combine(local_index: u32, partial: Partial) -> Partial {
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
     return partial;
 }
+//#endif
 //#endif
 
 //#if ROUNDS

@@ -2,6 +2,8 @@
 // The matrices and vectors are read through their strides, each element of a matrix once. out is
 // [splits, n, v, r] or [splits, n, r, v], packed: k may be split.
 // VECTORS: the number of vectors, rounded up to a power of two.
+// COMBINED: the number of vectors whose sums a team combines together, at most its size. BLOCKS: VECTORS / COMBINED.
+// HALVES_1, HALVES_2, HALVES_4, HALVES_8: COMBINED is larger than 1, 2, 4, 8.
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
 // OUT_VEC4: rows of out are neighbours, a multiple of four, and four are stored at once.
@@ -53,10 +55,6 @@ struct Params {
 // The sums of four rows.
 alias Partial = vec4<f32>;
 
-fn combine(a: Partial, b: Partial) -> Partial {
-    return a + b;
-}
-
 //#if SUBGROUP
 fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
     return subgroupShuffleXor(partial, mask);
@@ -64,6 +62,14 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 //#endif
 
 const VECTORS: u32 = 1u;
+const COMBINED: u32 = 1u;
+
+// Returns one of two sums, to which the other member adds its own, as this one does to what it returns to the other.
+fn traded(local_index: u32, low: Partial, high: Partial, mask: u32) -> Partial {
+    let keeps_high = (member_index(local_index) & mask) != 0u;
+    let got = team_exchange(local_index, select(high, low, keeps_high), mask);
+    return select(low, high, keeps_high) + got;
+}
 
 // The distance of a vector from the first one. Vectors past the last one repeat it.
 fn x_offset(vector: u32) -> u32 {
@@ -112,11 +118,24 @@ fn reduce_line(index: u32, local_index: u32) {
     let outputs = p.rows * p.vectors;
     let start = (split * (p.lines / p.row_blocks) + matrix) * outputs;
     let out_vector = select(1u, p.rows, p.out_row == 1u);
-//#repeat V VECTORS
+    let member = member_index(local_index);
+//#repeat B BLOCKS
     {
-        let sum = team_combine(local_index, sums[V]);
-        if (member_index(local_index) == 0u) {
-            let first_row = start + min(V, p.vectors - 1u) * out_vector;
+        // Each step halves the sums that a member keeps. At last it has the one of the vector of its index.
+//#for H in 8 4 2 1
+//#if HALVES_H
+//#repeat V H
+        sums[B * COMBINED + V] =
+            traded(local_index, sums[B * COMBINED + V], sums[B * COMBINED + V + H], H);
+//#end
+//#endif
+//#end
+        var sum = sums[B * COMBINED];
+        for (var mask = COMBINED; mask < TEAM_SIZE; mask *= 2u) {
+            sum += team_exchange(local_index, sum, mask);
+        }
+        if (member < COMBINED) {
+            let first_row = start + min(B * COMBINED + member, p.vectors - 1u) * out_vector;
 //#if OUT_VEC4
             out[(first_row + rows[0]) >> 2u] = from_values(sum);
 //#else

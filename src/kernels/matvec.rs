@@ -49,10 +49,18 @@ impl Kernel for MatvecKernel {
     type Params = MatvecParams;
 
     fn variant(&self) -> Variant {
+        let combined = self.vectors.min(self.team.size);
         let variant = Variant::new(&MATVEC)
             .flag("VEC4", true)
+            .flag("EXCHANGES", true)
             .flag("ACROSS", self.across)
             .int("VECTORS", self.vectors)
+            .int("COMBINED", combined)
+            .int("BLOCKS", self.vectors / combined)
+            .flag("HALVES_8", combined > 8)
+            .flag("HALVES_4", combined > 4)
+            .flag("HALVES_2", combined > 2)
+            .flag("HALVES_1", combined > 1)
             .flag("OUT_VEC4", self.out_vec4);
         self.team.define(variant)
     }

@@ -21,7 +21,7 @@ const REDUCTIONS: [Reduction; 10] = [
 ];
 
 /// Shapes, and the axes that are reduced.
-const SHAPES: [(&[usize], &[usize]); 36] = [
+const SHAPES: [(&[usize], &[usize]); 37] = [
     // Contiguous lines, few or many.
     (&[3, 9], &[1]),
     (&[3, 12], &[1]),
@@ -48,6 +48,7 @@ const SHAPES: [(&[usize], &[usize]); 36] = [
     // Lines of several axes.
     (&[2, 5, 7], &[0, 2]),
     (&[4, 5, 4], &[0, 2]),
+    (&[8, 5, 2], &[0, 2]),
     (&[2, 300, 9], &[0, 2]),
     (&[2, 300, 10], &[0, 2]),
     (&[6, 5, 11], &[0, 2]),
