@@ -419,6 +419,8 @@ struct Attended {
     has_bias: bool,
     /// Whether heads are next to the width in memory.
     permuted: bool,
+    /// How many values of each head are zero: the first ones.
+    zero_values: usize,
 }
 
 impl Attended {
@@ -427,7 +429,8 @@ impl Attended {
         let tensor = |seed: usize, rows: usize, width: usize| {
             let shape = if self.permuted { [2, rows, 2, width] } else { [2, 2, rows, width] };
             let element = |image: usize, head: usize, row: usize, col: usize| {
-                value(seed, 2 * image + head, row, col) as f32 / 16.0
+                let is_zero = seed == 3 && row < self.zero_values;
+                if is_zero { 0.0 } else { value(seed, 2 * image + head, row, col) as f32 / 16.0 }
             };
             let values: Vec<f32> = (0..4 * rows * width)
                 .map(|i| {
@@ -485,6 +488,7 @@ fn gradients_of_attention_with_units_in_every_shape() {
         has_mask: false,
         has_bias: false,
         permuted: false,
+        zero_values: 0,
     };
     let shapes = [
         plain,
@@ -495,6 +499,8 @@ fn gradients_of_attention_with_units_in_every_shape() {
         // The first queries attend to no key: whole tiles of them.
         Attended { queries: 100, keys: 20, causal: true, ..plain },
         Attended { queries: 33, keys: 100, causal: true, ..plain },
+        // A tile of keys without values, whose gradients are those of means.
+        Attended { keys: 150, zero_values: 64, ..plain },
     ];
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());

@@ -21,6 +21,10 @@ const WEIGHTED_AT: u32 = 0u;
 //#endif
 //#endif
 
+// BOUNDED: d is brought into the range of f16. value_bounds, [batch, heads, keys], are the largest magnitudes in v.
+//#if BOUNDED
+@group(0) @binding(auto) var<storage, read> value_bounds: array<f32>;
+//#endif
 @group(0) @binding(auto) var<storage, read_write> grad: array<vec4<f32>>;
 
 // How many blocks there are. Multiplication by units must be in uniform control flow, as naga understands it.
@@ -35,18 +39,64 @@ const WEIGHT_SCALE: f32 = 1024.0;
 // Where floats are so large that scores are rounded otherwise than before, they can be larger.
 const MAX_WEIGHT: vec4<f32> = vec4<f32>(2.0 * WEIGHT_SCALE);
 
-//#if !VALUES
+//#if BOUNDED
+// The bits of the largest magnitudes in the rows of g (0) and of v (1) that have weights with the tile, and of the
+// means of those queries (2). The bits of floats that are not negative have the order of the floats. Workgroup memory
+// is used in multiples of 16 bytes.
+var<workgroup> largest: array<atomic<u32>, 4>;
+
+fn note_largest(matrix: u32, own_range: vec2<u32>, other_range: vec2<u32>, local_index: u32) {
+//#if KEYS
+    let queries = other_range;
+    let keys = own_range;
+//#else
+    let queries = own_range;
+    let keys = other_range;
+//#endif
+    var bounds = vec3<f32>();
+    for (var i = queries.x + local_index; i < queries.y; i += WORKGROUP_SIZE) {
+        let of_query = stats[matrix * p.queries + i];
+        bounds = max(bounds, vec3<f32>(of_query.w, 0.0, abs(of_query.z)));
+    }
+    for (var i = keys.x + local_index; i < keys.y; i += WORKGROUP_SIZE) {
+        bounds.y = max(bounds.y, value_bounds[matrix * p.keys + i]);
+    }
+//#repeat I 3
+    atomicMax(&largest[I], bitcast<u32>(bounds[I]));
+//#end
+}
+//#endif
+
+//#if BOUNDED KEYS
+// The means are of products with other values, too.
+fn largest_mean(largest_product: f32) -> f32 {
+    return bitcast<f32>(atomicLoad(&largest[2]));
+}
+//#endif
+//#if BOUNDED !KEYS
+// A query without keys has no mean.
+fn largest_mean(largest_product: f32) -> f32 {
+    return largest_product;
+}
+//#endif
+
 // The power of two that brings d into the range of f16, and its reciprocal.
+//#if BOUNDED
 fn range_scales() -> vec2<f32> {
-//#if F16
-    // Of d for a weight of 1: a product of a gradient and a value has 4 * value_width terms, and its mean is no larger.
-    let bound = 8.0 * f32(p.value_width) * stats[3u * p.rows] * stats[3u * p.rows + 1u] * abs(p.scale);
+    let largest_g = bitcast<f32>(atomicLoad(&largest[0]));
+    let largest_v = bitcast<f32>(atomicLoad(&largest[1]));
+    // Of a product of a gradient and a value, which has 4 * value_width terms.
+    let product = 4.0 * f32(p.value_width) * largest_g * largest_v;
+    // Of d for a weight of 1.
+    let bound = (product + largest_mean(product)) * abs(p.scale);
     // The next larger power of two becomes 2^14. Weights are at most 2.
     let exponent = clamp(bitcast<u32>(bound) >> 23u, 67u, 187u);
     return bitcast<vec2<f32>>(vec2<u32>(267u - exponent, exponent - 13u) << vec2<u32>(23u));
-//#else
-    return vec2<f32>(1.0);
+}
 //#endif
+//#if !BOUNDED !VALUES
+fn range_scales() -> vec2<f32> {
+    return vec2<f32>(1.0);
 }
 //#endif
 
@@ -71,8 +121,16 @@ fn main(
     let range = other_range(row0, row0 + TILE);
     if (local_index == 0u) {
         block_count[0] = select(0u, (range.y - range.x + BLOCK - 1u) / BLOCK, range.y > range.x && is_tile);
+//#if BOUNDED
+//#repeat I 3
+        atomicStore(&largest[I], 0u);
+//#end
+//#endif
     }
     let blocks = workgroupUniformLoad(&block_count)[0];
+//#if BOUNDED
+    note_largest(matrix, vec2<u32>(row0, min(row0 + TILE, own_count())), range, local_index);
+//#endif
     let lane = subgroup_lane % SUBGROUP_SIZE;
     let sub_row = subgroup % 4u * ROWS;
     // The first row of the tile that a lane has a share of, and its share.

@@ -10,8 +10,8 @@
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width], v and g are like them with value_width,
 // with widths that are multiples of four. bias is [batch, heads, queries, keys] and contains the mask, as -inf: such a
 // score is p.hidden_score, without a gradient.
-// These are read through their strides. stats are log_sum, [batch, heads, queries, 2], and mean, [batch, heads,
-// queries]; with F16 the largest magnitudes in g and in v follow. Gradients are packed.
+// These are read through their strides. stats, [batch, heads, queries, 4], are both numbers of log_sum, mean, and the
+// largest magnitude in g (attention_backward_stats). Gradients are packed.
 // KEYS: gradients of keys or values, whose own rows are keys and other rows queries; otherwise it is the reverse.
 // BIASED: there is a softcap or a bias.
 //
@@ -36,11 +36,10 @@ struct Params {
     causal: u32,
     has_bias: u32,
     bias_offset: u32,
-    // batch * heads * queries.
-    rows: u32,
     // The score of masked keys.
     hidden_score: f32,
     pad0: u32,
+    pad1: u32,
     q: OperandLayout,
     k: OperandLayout,
     v: OperandLayout,
@@ -54,7 +53,7 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> k: array<Operand4>;
 @group(0) @binding(auto) var<storage, read> v: array<Operand4>;
 @group(0) @binding(auto) var<storage, read> g: array<Operand4>;
-@group(0) @binding(auto) var<storage, read> stats: array<f32>;
+@group(0) @binding(auto) var<storage, read> stats: array<vec4<f32>>;
 //#if BIASED
 // Without a bias it is the statistics, and not read.
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
@@ -149,8 +148,7 @@ fn other_range(row0: u32, row_end: u32) -> vec2<u32> {
 
 // Both numbers of log_sum, and mean, of a query.
 fn stats_of(matrix: u32, query: u32) -> vec3<f32> {
-    let i = matrix * p.queries + min(query, p.queries - 1u);
-    return vec3<f32>(stats[2u * i], stats[2u * i + 1u], stats[2u * p.rows + i]);
+    return stats[matrix * p.queries + min(query, p.queries - 1u)].xyz;
 }
 
 // Whether four pairs of an own and another row have no weight. Own rows past the edge may seem to have one: nothing of

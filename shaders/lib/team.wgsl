@@ -9,7 +9,8 @@
 // TEAM: a team may have several members. Without TEAM, each invocation is a team.
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
-// EXCHANGES: members exchange contributions by team_exchange; team_combine and combine do not exist.
+// EXCHANGES: members exchange contributions by team_exchange. There is no team_combine, and the shader need not define
+// combine.
 // ROUNDS: each team reduces `p.rounds` lines. The lines of a workgroup are neighbours. After a barrier, every
 // invocation calls finish_lines(group: u32, local_index: u32), also in workgroups without a line. A team without a
 // line repeats the last one, and `is_repeated` is true.
@@ -33,14 +34,14 @@ fn member_index(local_index: u32) -> u32 {
     return local_index / TEAM_STRIDE % TEAM_SIZE;
 }
 
-//#if EXCHANGES
-// Returns the contribution of the member whose index differs in the bits of `mask`. Each member must call this.
-//#if TEAM
-//#if SUBGROUP
+// team_exchange returns the contribution of the member whose index differs in the bits of `mask`. Every invocation of
+// the workgroup must call it, in uniform control flow.
+//#if EXCHANGES TEAM SUBGROUP
 fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
     return shuffle_xor(partial, mask);
 }
-//#else
+//#endif
+//#if EXCHANGES TEAM !SUBGROUP
 // Two buffers in turns: what is written next is not what may still be read.
 var<workgroup> exchanged: array<Partial, 2u * WORKGROUP_SIZE>;
 var<private> exchange_start: u32;
@@ -52,21 +53,21 @@ fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
     return exchanged[exchange_start + (local_index ^ (mask * TEAM_STRIDE))];
 }
 //#endif
-//#else
+//#if EXCHANGES !TEAM
 fn team_exchange(local_index: u32, partial: Partial, mask: u32) -> Partial {
     return partial;
 }
 //#endif
-//#else
-// Combines the contributions of all members of a team. Every member gets the result.
-//#if TEAM
-//#if SUBGROUP
+
+// team_combine combines the contributions of all members of a team. Every member gets the result.
+//#if TEAM SUBGROUP !EXCHANGES
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
     let of_two = combine(partial, shuffle_xor(partial, 1u));
     let of_four = combine(of_two, shuffle_xor(of_two, 2u));
     return combine(of_four, shuffle_xor(of_four, 4u));
 }
-//#else
+//#endif
+//#if TEAM !SUBGROUP !EXCHANGES
 var<workgroup> partials: array<Partial, WORKGROUP_SIZE>;
 
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
@@ -84,11 +85,10 @@ fn team_combine(local_index: u32, partial: Partial) -> Partial {
     return partials[local_index - member_index(local_index) * TEAM_STRIDE];
 }
 //#endif
-//#else
+//#if !TEAM !EXCHANGES
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
     return partial;
 }
-//#endif
 //#endif
 
 //#if ROUNDS

@@ -64,7 +64,8 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 const VECTORS: u32 = 1u;
 const COMBINED: u32 = 1u;
 
-// Returns one of two sums, to which the other member adds its own, as this one does to what it returns to the other.
+// Halves the sums of two members whose indices differ in `mask`: one keeps `low`, the other `high`. Each sends the sum
+// that it does not keep, and adds the one that it receives.
 fn traded(local_index: u32, low: Partial, high: Partial, mask: u32) -> Partial {
     let keeps_high = (member_index(local_index) & mask) != 0u;
     let got = team_exchange(local_index, select(high, low, keeps_high), mask);
@@ -121,7 +122,8 @@ fn reduce_line(index: u32, local_index: u32) {
     let member = member_index(local_index);
 //#repeat B BLOCKS
     {
-        // Each step halves the sums that a member keeps. At last it has the one of the vector of its index.
+        // Each step halves the number of sums that a member keeps. After the last one, sums[B * COMBINED] of member m
+        // belongs to vector m % COMBINED of the block.
 //#for H in 8 4 2 1
 //#if HALVES_H
 //#repeat V H

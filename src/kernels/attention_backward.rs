@@ -13,11 +13,14 @@ use crate::kernels::attention::{
 };
 use crate::kernels::fusion::prologue;
 use crate::kernels::gemm::units::{self, UnitsKernel};
+use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, div_up, variants_of};
+use crate::kernels::matvec::leading_axes;
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::ops::table::rows;
+use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::software::composed_attention;
 use crate::kernels::{cast, create, elementwise, policy, views};
@@ -30,6 +33,10 @@ static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
     wgsl!("../../shaders/attention_backward/attention_backward.wgsl"),
 )
 .with_fragments(super::attention::FRAGMENTS);
+static ATTENTION_BACKWARD_STATS: Source = Source::new::<StatsParams>(
+    "attention_backward_stats",
+    wgsl!("../../shaders/attention_backward/attention_backward_stats.wgsl"),
+);
 static ATTENTION_BACKWARD_UNITS: Source = Source::new::<AttentionBackwardParams>(
     "attention_backward_units",
     // Browsers do not offer matrix units.
@@ -56,14 +63,39 @@ params! {
         causal: u32,
         has_bias: u32,
         bias_offset: u32,
-        rows: u32,
         hidden_score: f32,
         pad0: u32,
+        pad1: u32,
         q: OperandLayout,
         k: OperandLayout,
         v: OperandLayout,
         g: OperandLayout,
         bias_strides: [i32; 4],
+    }
+}
+
+params! {
+    struct StatsParams {
+        count: u32,
+        len: u32,
+        pad0: u32,
+        pad1: u32,
+        walk: Walk,
+    }
+}
+
+/// The invocations that compute the statistics of a query.
+const STATS_TEAM: Team = Team { workgroup_size: 128, size: 8, stride: 1, subgroup: false };
+
+/// The kernel of the statistics of queries.
+#[derive(Debug, Clone, Copy, Hash)]
+struct StatsKernel;
+
+impl Kernel for StatsKernel {
+    type Params = StatsParams;
+
+    fn variant(&self) -> Variant {
+        STATS_TEAM.define(Variant::new(&ATTENTION_BACKWARD_STATS).flag("VEC4", true))
     }
 }
 
@@ -97,6 +129,15 @@ struct AttentionBackwardKernel {
     division: GradientDivision,
 }
 
+impl AttentionBackwardKernel {
+    /// Returns whether the kernel brings what it sums into the range of f16.
+    fn is_bounded(&self) -> bool {
+        let of_f16 = |units: AttentionUnits| units.dtype == DType::F16;
+        self.of != GradientOf::Values
+            && matches!(self.division, GradientDivision::Units(units) if of_f16(units))
+    }
+}
+
 impl Kernel for AttentionBackwardKernel {
     type Params = AttentionBackwardParams;
 
@@ -106,7 +147,8 @@ impl Kernel for AttentionBackwardKernel {
             GradientDivision::Tiles { cols } => Variant::new(&ATTENTION_BACKWARD).int("COLS", cols),
             GradientDivision::Units(units) => units
                 .define(Variant::new(&ATTENTION_BACKWARD_UNITS))
-                .flag("VALUES", of == GradientOf::Values),
+                .flag("VALUES", of == GradientOf::Values)
+                .flag("BOUNDED", self.is_bounded()),
         };
         variant.flag("KEYS", of != GradientOf::Queries).flag("BIASED", biased)
     }
@@ -164,7 +206,7 @@ fn compute(
     }
     let plan = GradientPlan::of([&query, &key, &value, &grad], sizes, forced);
     let wide = cast::to_compute_type;
-    let (out, log_sums, wide_grad) = (wide(out)?, wide(log_sums)?, wide(grad.clone())?);
+    let (out, log_sums) = (cast::widened(&out)?, wide(log_sums)?);
     if plan.units.is_none() {
         let widened = cast::widened;
         (query, key, value) = (widened(&query)?, widened(&key)?, widened(&value)?);
@@ -173,33 +215,62 @@ fn compute(
     let bias = hidden_by(mask, bias.map(wide).transpose()?)?;
     let bias_layout = bias.as_ref().map(|bias| sizes.broadcast(&query, bias)).transpose()?;
 
-    let products = elementwise::binary(&rows::float_mul, out, wide_grad.clone())?;
-    let means = reduce::dim(Reduction::Sum, products, 3)?;
     if plan.composes {
+        let products = elementwise::binary(&rows::float_mul, out, wide(grad.clone())?)?;
+        let means = reduce::dim(Reduction::Sum, products, 3)?;
         let scores = composed_attention::Scores { sizes, key, bias, options };
         return composed_attention::attention_backward(
             &query, &value, &scores, &log_sums, &means, &grad,
         );
     }
-    let count = batch * heads * queries;
-    let mut stats = vec![views::reshape(log_sums, &[2 * count])?, views::reshape(means, &[count])?];
-    if plan.units.is_some_and(|units| units.dtype.is_half()) {
-        for operand in [wide_grad, wide(value.clone())?] {
-            let magnitudes = elementwise::unary(&rows::float_abs, operand)?;
-            stats.push(reduce::all(Reduction::Max, magnitudes)?);
-        }
-    }
+    let is_f16 = plan.units.is_some_and(|units| units.dtype == DType::F16);
+    let value_bounds = match is_f16 {
+        true => Some(reduce::dim(Reduction::MaxAbs, cast::widened(&value)?, 3)?),
+        false => None,
+    };
+    let grad = in_vec4s(grad)?;
     let operands = GradientOperands {
+        stats: stats(out, &grad, log_sums)?,
         query: in_vec4s(query)?,
         key: in_vec4s(key)?,
         value: in_vec4s(value)?,
-        grad: in_vec4s(grad)?,
-        stats: views::cat(stats, 0)?,
+        grad,
+        value_bounds,
         bias,
         bias_layout,
         options,
     };
     operands.gradients(sizes, plan)
+}
+
+/// Returns the statistics of each query, `[rows, 4]`: both numbers of its log sum, its mean, and its largest gradient.
+/// `grad` has a width in whole vec4s.
+fn stats(out: Tensor, grad: &Tensor, log_sums: Tensor) -> Result<Tensor> {
+    let (out, grad) = (in_vec4s(out)?, cast::widened(grad)?);
+    let log_sums = views::packed(log_sums)?;
+    let [batch, heads, queries, width] = out.layout().shape[..] else {
+        unreachable!("results of attention have four axes")
+    };
+    let (count, len) = (batch * heads * queries, width / 4);
+    let stats = Tensor::empty(out.runtime(), &[count, 4], DType::F32)?;
+    let rows = [&out, &grad].map(|operand| leading_axes(operand.layout(), 3));
+    Launch {
+        kernel: &StatsKernel,
+        inputs: &[&out, &grad, &log_sums],
+        outputs: &[&stats],
+        params: &StatsParams {
+            count: count as u32,
+            len: len as u32,
+            pad0: 0,
+            pad1: 0,
+            walk: Walk::new(&[&rows[0], &rows[1]])?,
+        },
+        workgroups: STATS_TEAM.workgroups(count),
+        work: 2 * out.len() as u64,
+        rounds: Some(len.div_ceil(STATS_TEAM.size as usize) as u64),
+    }
+    .run_with_prologues(&prologue::conversions(&[&out, &grad]))?;
+    Ok(stats)
 }
 
 /// Checks the results of the forward pass and their gradient.
@@ -270,8 +341,9 @@ struct GradientOperands {
     key: Tensor,
     value: Tensor,
     grad: Tensor,
-    /// The logarithms of sums, the means of the gradients, and for f16 two bounds.
     stats: Tensor,
+    /// The largest magnitude of each value, for f16.
+    value_bounds: Option<Tensor>,
     bias: Option<Tensor>,
     bias_layout: Option<Layout>,
     options: AttentionOptions,
@@ -290,7 +362,7 @@ impl GradientOperands {
 
     /// Returns the parameters of the kernels, but for the division of the work.
     fn params(&self, sizes: Sizes) -> AttentionBackwardParams {
-        let Sizes { batch, heads, queries, keys, width, .. } = sizes;
+        let Sizes { heads, queries, keys, width, .. } = sizes;
         let Self { query, key, value, grad, options, .. } = self;
         let [vec4s, value_vec4s] = self.vec4s();
         AttentionBackwardParams {
@@ -304,7 +376,6 @@ impl GradientOperands {
             causal: u32::from(options.causal),
             has_bias: u32::from(self.bias.is_some()),
             bias_offset: broadcast_offset(self.bias_layout.as_ref()),
-            rows: (batch * heads * queries) as u32,
             hidden_score: options.hidden_score(),
             q: OperandLayout::of(query),
             k: OperandLayout::of(key),
@@ -331,17 +402,19 @@ impl GradientOperands {
         };
         let biased = self.is_biased();
         let (division, row_blocks, col_blocks) = plan.division(of, rows, cols, biased);
-        let Self { query, key, value, grad, stats, bias, .. } = self;
-        let mut inputs: SmallVec<[&Tensor; 6]> =
+        let Self { query, key, value, grad, stats, value_bounds, bias, .. } = self;
+        let mut inputs: SmallVec<[&Tensor; 7]> =
             SmallVec::from_slice(&[query, key, value, grad, stats]);
         if biased {
             // The layout requires a binding.
             inputs.push(bias.as_ref().unwrap_or(stats));
         }
+        let kernel = AttentionBackwardKernel { of, biased, division };
+        inputs.extend(value_bounds.as_ref().filter(|_| kernel.is_bounded()));
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
         let widths = vec4s + value_vec4s;
         Launch {
-            kernel: &AttentionBackwardKernel { of, biased, division },
+            kernel: &kernel,
             inputs: &inputs,
             outputs,
             params: &AttentionBackwardParams {
@@ -447,7 +520,9 @@ pub fn variants() -> Vec<Variant> {
     });
     let tiles: Vec<_> = tiles.chain([wide]).collect();
     let with_prologue = [0, 1, 2, 3].map(|input| prologue::samples_of_conversions(&tiles, input));
-    [variants_of(tiles), variants_of(units), with_prologue.concat()].concat()
+    let stats = [0, 1].map(|input| prologue::samples_of_conversions(&[StatsKernel], input));
+    let all = [variants_of(tiles), variants_of(units), variants_of([StatsKernel])];
+    [all.concat(), with_prologue.concat(), stats.concat()].concat()
 }
 
 /// The cases that the family must pass.

@@ -77,11 +77,11 @@ impl AttentionUnits {
     }
 
     /// Returns whether workgroup memory has room for keys and values, scores, weights, scales (or
-    /// statistics of a block) and a few flags.
+    /// statistics of a block), bounds and a few flags.
     pub fn fits(self, limits: &Limits) -> bool {
         let bytes = self.dtype.size() as u32;
         let block = self.block();
-        let row = (self.width + 8) * bytes + (block + 4) * 4 + (block + 8) * bytes + 4;
+        let row = (self.width + 8) * bytes + (block + 4) * 4 + (block + 8) * bytes + 8;
         // Gradients of queries and keys store other rows in both orders.
         let columns = if self.stores_columns() { self.width * (block + 8) * bytes } else { 0 };
         self.rows() as u32 * row + columns + 32 <= limits.workgroup_memory
