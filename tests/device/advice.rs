@@ -47,7 +47,9 @@ fn a_slow_loop_and_its_cure() {
         assert!(has(&slow, |advice| matches!(advice, Advice::Waits { .. })), "{text}");
         assert!(has(&slow, |advice| matches!(advice, Advice::OddSizes { .. })), "{text}");
         assert!(!has(&slow, |advice| matches!(advice, Advice::Fallbacks { .. })), "{text}");
-        assert_eq!((slow.steps, slow.waits_per_step), (20, 1.0));
+        assert_eq!(slow.steps, 20);
+        // On a busy machine, a result may be there before the host asks for it.
+        assert!((0.5..=1.0).contains(&slow.waits_per_step), "{text}");
         assert!(slow.launches_per_step >= 4.0 && text.contains("20 steps"), "{text}");
         let cured = measured(&device, Duration::ZERO, 204, false);
         let is_of_loop =
