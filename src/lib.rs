@@ -76,6 +76,8 @@ mod tensor;
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod cpu;
+#[cfg(feature = "generate")]
+pub mod generate;
 #[cfg(feature = "train")]
 pub mod parallel;
 #[cfg(feature = "train")]

@@ -1,0 +1,136 @@
+//! Products with the weights of a file, in the form in which they are kept on the device.
+
+use burn::tensor::backend::Backend;
+use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
+use burn::tensor::{DType, Tensor, TensorData};
+
+use crate::blocks::{BlockType, Quantised};
+
+/// The form of the weights on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Integers and scales as the file has them. A product of few tokens reads these.
+    Stored,
+    F16,
+    F32,
+}
+
+impl Form {
+    /// Returns the type of activations.
+    pub fn activations(self) -> DType {
+        if self == Self::F16 { DType::F16 } else { DType::F32 }
+    }
+}
+
+/// Weights of a file, `[outputs, inputs]`.
+#[derive(Debug, Clone)]
+pub enum Weights {
+    Floats(Vec<f32>),
+    Quantised(Quantised),
+}
+
+impl Weights {
+    /// Reads weights from blocks.
+    pub fn new(block_type: BlockType, bytes: &[u8], form: Form) -> Self {
+        let has_floats = block_type.len() == 1;
+        match form == Form::Stored && !has_floats {
+            true => Self::Quantised(block_type.quantised(bytes)),
+            false => Self::Floats(block_type.floats(bytes)),
+        }
+    }
+
+    fn into_floats(self) -> Vec<f32> {
+        match self {
+            Self::Floats(floats) => floats,
+            Self::Quantised(quantised) => quantised.floats(),
+        }
+    }
+
+    /// Puts the outputs of others after these. All are floats then, unless all are integers of one kind.
+    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
+        let join = |first: Self, second: Self| match (first, second) {
+            (Self::Quantised(mut first), Self::Quantised(second)) if first.is_like(&second) => {
+                first.extend(second);
+                Self::Quantised(first)
+            }
+            (first, second) => {
+                let mut floats = first.into_floats();
+                floats.extend(second.into_floats());
+                Self::Floats(floats)
+            }
+        };
+        parts.into_iter().reduce(join).unwrap_or(Self::Floats(Vec::new()))
+    }
+}
+
+/// A product with weights, without a bias.
+#[derive(Debug)]
+pub struct Linear<B: Backend> {
+    kept: Kept<B>,
+}
+
+#[derive(Debug)]
+enum Kept<B: Backend> {
+    /// `[outputs, inputs]`.
+    Floats(Tensor<B, 2>),
+    Integers {
+        /// `[outputs, inputs]`.
+        integers: Tensor<B, 2>,
+        /// `[outputs, blocks, 1]`.
+        minima: Option<Tensor<B, 3>>,
+    },
+}
+
+impl<B: Backend> Linear<B> {
+    /// Uploads weights `[outputs, inputs]`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are fewer or more weights, or the device has no memory for them.
+    pub fn new(weights: Weights, [outputs, inputs]: [usize; 2], form: Form, device: &B::Device) -> Self {
+        let kept = match weights {
+            Weights::Floats(floats) => {
+                let data = TensorData::new(floats, [outputs, inputs]);
+                let data = data.convert_dtype(form.activations());
+                Kept::Floats(Tensor::from_data(data, (device, form.activations())))
+            }
+            Weights::Quantised(Quantised { bits, block, integers, scales, minima }) => {
+                let scheme = scheme(bits, block);
+                let data = TensorData::quantized(integers, [outputs, inputs], scheme, &scales);
+                let minima = minima.map(|minima| {
+                    let data = TensorData::new(minima, [outputs, inputs / block, 1]);
+                    Tensor::from_data(data, (device, DType::F32))
+                });
+                Kept::Integers { integers: Tensor::from_data(data, device), minima }
+            }
+        };
+        Self { kept }
+    }
+
+    /// Returns the weights, `[outputs, inputs]`, which are pending where the file's are integers: a product of few
+    /// tokens reads the integers.
+    fn weights(&self) -> Tensor<B, 2> {
+        match &self.kept {
+            Kept::Floats(floats) => floats.clone(),
+            Kept::Integers { integers, minima: None } => integers.clone().dequantize(),
+            Kept::Integers { integers, minima: Some(minima) } => {
+                let ([outputs, inputs], [_, blocks, _]) = (integers.dims(), minima.dims());
+                let products = integers.clone().dequantize().reshape([outputs, blocks, inputs / blocks]);
+                (products + minima.clone()).reshape([outputs, inputs])
+            }
+        }
+    }
+
+    /// Returns `[tokens, outputs]` of `[tokens, inputs]`.
+    pub fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+        x.matmul(self.weights().transpose())
+    }
+}
+
+/// Returns how integers and scales are stored.
+fn scheme(bits: u32, block: usize) -> QuantScheme {
+    QuantScheme::default()
+        .with_level(QuantLevel::block([block as u8]))
+        .with_value(if bits == 4 { QuantValue::Q4S } else { QuantValue::Q8S })
+        .with_store(QuantStore::Native)
+}

@@ -1,0 +1,151 @@
+//! Tokens of text: byte pairs, with the vocabulary and the merges of a GGUF file.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
+
+use crate::gguf::{Gguf, GgufError};
+
+/// Why a file's tokens cannot be used.
+#[derive(Debug, Error)]
+pub enum TokenizerError {
+    /// The file lacks a key.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// The tokens are of another kind.
+    #[error("tokens of the kind `{0}` are not supported, but byte pairs of `gpt2` are")]
+    Kind(String),
+    /// Words are split in another way.
+    #[error("words split as `{0}` are not supported, but as `smollm` and `gpt-2` they are")]
+    Split(String),
+    /// The vocabulary and the merges do not fit each other, or a text has no tokens.
+    #[error("the tokens are damaged: {0}")]
+    Damaged(String),
+}
+
+/// The tokens of a model.
+#[derive(Debug)]
+pub struct Tokens {
+    tokenizer: Tokenizer,
+    vocabulary: usize,
+    /// Tokens that end a text.
+    ends: BTreeSet<u32>,
+}
+
+/// The type of tokens that are not text, such as the end of a message.
+const CONTROL: i64 = 3;
+
+impl Tokens {
+    /// Reads the tokens of a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if tokens are missing, damaged or of another kind.
+    pub fn read(file: &Gguf) -> Result<Self, TokenizerError> {
+        let kind = file.string("tokenizer.ggml.model")?;
+        if kind != "gpt2" {
+            return Err(TokenizerError::Kind(kind.to_owned()));
+        }
+        let splits = match file.string("tokenizer.ggml.pre")? {
+            "smollm" => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
+            "gpt-2" | "default" => vec![ByteLevel::new(false, true, true).into()],
+            other => return Err(TokenizerError::Split(other.to_owned())),
+        };
+        let damaged = |problem: String| TokenizerError::Damaged(problem);
+        let tokens = file.strings("tokenizer.ggml.tokens")?;
+        let vocabulary: Vocab = tokens.iter().cloned().zip(0u32..).collect();
+        if vocabulary.len() != tokens.len() {
+            return Err(damaged("a token is there twice".to_owned()));
+        }
+        let pair = |merge: &String| {
+            let (first, second) = merge.split_once(' ').ok_or_else(|| damaged(format!("the merge {merge:?}")))?;
+            Ok((first.to_owned(), second.to_owned()))
+        };
+        let merges: Result<Vec<(String, String)>, TokenizerError> =
+            file.strings("tokenizer.ggml.merges")?.iter().map(pair).collect();
+        let model = BPE::builder().vocab_and_merges(vocabulary, merges?).build();
+        let mut tokenizer = Tokenizer::new(model.map_err(|error| damaged(error.to_string()))?);
+        tokenizer.with_pre_tokenizer(Some(PreTokenizerWrapper::Sequence(Sequence::new(splits))));
+        tokenizer.with_decoder(Some(ByteLevel::default()));
+        let types = file.integers("tokenizer.ggml.token_type")?;
+        let controls = tokens.iter().zip(types).filter(|&(_, &of_token)| of_token == CONTROL);
+        let controls: Vec<AddedToken> =
+            controls.map(|(token, _)| AddedToken::from(token.clone(), true).normalized(false)).collect();
+        tokenizer.add_special_tokens(&controls);
+        let mut ends = BTreeSet::new();
+        ends.extend(tokenizer.token_to_id("<|endoftext|>"));
+        if file.get("tokenizer.ggml.eos_token_id").is_some() {
+            ends.insert(file.size("tokenizer.ggml.eos_token_id")? as u32);
+        }
+        Ok(Self { tokenizer, vocabulary: tokens.len(), ends })
+    }
+
+    /// Returns the number of tokens.
+    pub fn len(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Returns whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.vocabulary == 0
+    }
+
+    /// Returns the tokens of a text. What looks like a control token is text.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the vocabulary lacks a byte of the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut tokenizer = self.tokenizer.clone();
+        tokenizer.set_encode_special_tokens(true);
+        let encoding = tokenizer.encode(text, false);
+        let encoding = encoding.map_err(|error| TokenizerError::Damaged(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Returns the number of a control token.
+    pub fn control(&self, token: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(token)
+    }
+
+    /// Returns whether a token ends the text.
+    pub fn is_end(&self, token: u32) -> bool {
+        self.ends.contains(&token)
+    }
+
+    /// Returns a stream that turns tokens into text, as soon as they are whole characters.
+    pub fn stream(&self) -> TextStream<'_> {
+        TextStream { tokens: &self.tokenizer, pending: Vec::new(), written: 0 }
+    }
+}
+
+/// Text of tokens that arrive one by one.
+#[derive(Debug)]
+pub struct TextStream<'a> {
+    tokens: &'a Tokenizer,
+    /// Tokens whose text may not be whole.
+    pending: Vec<u32>,
+    /// Bytes of the text of `pending` that were returned.
+    written: usize,
+}
+
+impl TextStream<'_> {
+    /// Adds a token. Returns the text that is whole now.
+    pub fn push(&mut self, token: u32) -> String {
+        self.pending.push(token);
+        let text = self.tokens.decode(&self.pending, true).unwrap_or_default();
+        // A character of several tokens is not whole.
+        if text.ends_with('\u{fffd}') && self.pending.len() < 8 {
+            return String::new();
+        }
+        let new = text.get(self.written..).unwrap_or_default().to_owned();
+        self.pending.clear();
+        self.written = 0;
+        new
+    }
+}
