@@ -113,9 +113,15 @@ impl BlockType {
     /// Returns the elements of whole blocks.
     pub fn floats(self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Self::F32 => bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
-            Self::F16 => bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).into()).collect(),
-            Self::Bf16 => bytes.as_chunks().0.iter().map(|&bytes| bf16::from_le_bytes(bytes).into()).collect(),
+            Self::F32 => {
+                bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+            }
+            Self::F16 => {
+                bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).into()).collect()
+            }
+            Self::Bf16 => {
+                bytes.as_chunks().0.iter().map(|&bytes| bf16::from_le_bytes(bytes).into()).collect()
+            }
             _ => self.quantised(bytes).floats(),
         }
     }

@@ -20,7 +20,9 @@ const SYSTEM: &str = "You are a helpful AI assistant named SmolLM, trained by Hu
 /// Returns an error if the model has no tokens for this, or none for a text.
 pub fn prompt(messages: &[Message], tokens: &Tokens) -> Result<Vec<u32>, TokenizerError> {
     let control = |name: &str| {
-        let missing = || TokenizerError::Damaged(format!("there is no token {name}: it is no model for chats"));
+        let missing = || {
+            TokenizerError::Damaged(format!("there is no token {name}: it is no model for chats"))
+        };
         tokens.control(name).ok_or_else(missing)
     };
     let (start, end) = (control("<|im_start|>")?, control("<|im_end|>")?);

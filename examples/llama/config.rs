@@ -94,7 +94,9 @@ impl Config {
             && file.size("llama.rope.dimension_count")? != self.head_width()
         {
             let width = self.head_width();
-            return Err(ConfigError::Sizes(format!("{rotated:?} of {width} elements of a head are rotated")));
+            return Err(ConfigError::Sizes(format!(
+                "{rotated:?} of {width} elements of a head are rotated"
+            )));
         }
         Ok(())
     }

@@ -399,15 +399,19 @@ impl<'a> Reader<'a> {
         let number = self.u32()?;
         let start = self.u64()?;
         let block_type = BlockType::of(number).ok_or_else(|| {
-            self.damaged(format!("the tensor `{name}` has the type {number}, which is not supported"))
+            self.damaged(format!(
+                "the tensor `{name}` has the type {number}, which is not supported"
+            ))
         })?;
         let whole = shape[0].is_multiple_of(block_type.len() as u64);
         let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
-        let bytes = elements
-            .filter(|_| whole)
-            .and_then(|elements| (elements / block_type.len() as u64).checked_mul(block_type.bytes() as u64));
+        let bytes = elements.filter(|_| whole).and_then(|elements| {
+            (elements / block_type.len() as u64).checked_mul(block_type.bytes() as u64)
+        });
         let Some(bytes) = bytes else {
-            return Err(self.damaged(format!("the shape of the tensor `{name}` is impossible: {shape:?}")));
+            return Err(
+                self.damaged(format!("the shape of the tensor `{name}` is impossible: {shape:?}"))
+            );
         };
         // The first size of the file is that of the contiguous axis.
         shape.reverse();

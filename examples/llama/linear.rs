@@ -87,7 +87,12 @@ impl<B: Backend> Linear<B> {
     /// # Panics
     ///
     /// Panics if there are fewer or more weights, or the device has no memory for them.
-    pub fn new(weights: Weights, [outputs, inputs]: [usize; 2], form: Form, device: &B::Device) -> Self {
+    pub fn new(
+        weights: Weights,
+        [outputs, inputs]: [usize; 2],
+        form: Form,
+        device: &B::Device,
+    ) -> Self {
         let kept = match weights {
             Weights::Floats(floats) => {
                 let data = TensorData::new(floats, [outputs, inputs]);
@@ -115,7 +120,8 @@ impl<B: Backend> Linear<B> {
             Kept::Integers { integers, minima: None } => integers.clone().dequantize(),
             Kept::Integers { integers, minima: Some(minima) } => {
                 let ([outputs, inputs], [_, blocks, _]) = (integers.dims(), minima.dims());
-                let products = integers.clone().dequantize().reshape([outputs, blocks, inputs / blocks]);
+                let products =
+                    integers.clone().dequantize().reshape([outputs, blocks, inputs / blocks]);
                 (products + minima.clone()).reshape([outputs, inputs])
             }
         }

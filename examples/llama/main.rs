@@ -75,12 +75,20 @@ enum WeightForm {
 
 fn parse_temperature(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if value >= 0.0 && value.is_finite() { Ok(value) } else { Err("it must be at least 0".to_owned()) }
+    if value >= 0.0 && value.is_finite() {
+        Ok(value)
+    } else {
+        Err("it must be at least 0".to_owned())
+    }
 }
 
 fn parse_share(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err("it must be above 0, and at most 1".to_owned()) }
+    if value > 0.0 && value <= 1.0 {
+        Ok(value)
+    } else {
+        Err("it must be above 0, and at most 1".to_owned())
+    }
 }
 
 fn main() -> ExitCode {
@@ -116,7 +124,8 @@ fn run(args: &Args) -> Result<()> {
         }
     };
     let positions = args.context as usize;
-    let model: Llama<Wgsl> = Llama::load(&mut file, positions, form, &device).with_context(in_file)?;
+    let model: Llama<Wgsl> =
+        Llama::load(&mut file, positions, form, &device).with_context(in_file)?;
     eprintln!("{} on {adapter}", args.model.display());
     let mut cache = model.cache(1, positions);
     let Args { temperature, top_k, top_p, seed, .. } = *args;
@@ -127,14 +136,15 @@ fn run(args: &Args) -> Result<()> {
         write!(out, "{prompt}")?;
     }
     let mut failure = None;
-    let times = text::write(&model, &mut cache, &prompt, args.tokens as usize, &mut sampler, |token| {
-        if tokens.is_end(token) {
-            return false;
-        }
-        let written = write!(out, "{}", stream.push(token)).and_then(|()| out.flush());
-        failure = written.err();
-        failure.is_none()
-    })?;
+    let times =
+        text::write(&model, &mut cache, &prompt, args.tokens as usize, &mut sampler, |token| {
+            if tokens.is_end(token) {
+                return false;
+            }
+            let written = write!(out, "{}", stream.push(token)).and_then(|()| out.flush());
+            failure = written.err();
+            failure.is_none()
+        })?;
     if let Some(error) = failure {
         return Err(error).context("cannot write the text");
     }

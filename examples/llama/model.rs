@@ -1,7 +1,7 @@
 //! The model: layers of attention and of products with a gate, as in Llama (H. Touvron et al., 2023).
 
-use burn::nn::{RmsNorm, RmsNormConfig};
 use burn::module::Param;
+use burn::nn::{RmsNorm, RmsNormConfig};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
@@ -85,7 +85,8 @@ impl<B: Backend> Loader<'_, B> {
                 ("ffn_up", &[hidden, width]),
                 ("ffn_down", &[width, hidden]),
             ];
-            let named = shapes.map(|(name, shape)| (format!("blk.{layer}.{name}.weight"), shape.to_vec()));
+            let named =
+                shapes.map(|(name, shape)| (format!("blk.{layer}.{name}.weight"), shape.to_vec()));
             expected.extend(named);
         }
         expected
@@ -110,15 +111,21 @@ impl<B: Backend> Loader<'_, B> {
     }
 
     /// Joins the weights of some tensors, which have the same inputs.
-    fn linear(&mut self, names: &[String], [outputs, inputs]: [usize; 2]) -> Result<Linear<B>, GgufError> {
-        let parts: Result<Vec<Weights>, GgufError> = names.iter().map(|name| self.weights(name)).collect();
+    fn linear(
+        &mut self,
+        names: &[String],
+        [outputs, inputs]: [usize; 2],
+    ) -> Result<Linear<B>, GgufError> {
+        let parts: Result<Vec<Weights>, GgufError> =
+            names.iter().map(|name| self.weights(name)).collect();
         Ok(Linear::new(Weights::joined(parts?), [outputs, inputs], self.form, self.device))
     }
 
     fn norm(&mut self, name: &str) -> Result<RmsNorm<B>, GgufError> {
         let (info, bytes) = self.file.read(name)?;
         let dtype = self.form.activations();
-        let gamma = TensorData::new(info.block_type.floats(&bytes), [self.config.width]).convert_dtype(dtype);
+        let gamma = TensorData::new(info.block_type.floats(&bytes), [self.config.width])
+            .convert_dtype(dtype);
         let norm = RmsNormConfig::new(self.config.width).with_epsilon(self.config.epsilon);
         let mut norm: RmsNorm<B> = norm.init(self.device);
         norm.gamma = Param::from_tensor(Tensor::from_data(gamma, (self.device, dtype)));
@@ -141,7 +148,6 @@ impl<B: Backend> Loader<'_, B> {
     }
 }
 
-
 impl<B: Backend> Llama<B> {
     /// Loads a model that reads at most `positions` tokens.
     ///
@@ -149,12 +155,18 @@ impl<B: Backend> Llama<B> {
     ///
     /// Returns an error if the file cannot be read, the model is not supported, or tensors are missing or have other
     /// shapes: all of them are listed.
-    pub fn load(file: &mut Gguf, positions: usize, form: Form, device: &B::Device) -> Result<Self, LoadError> {
+    pub fn load(
+        file: &mut Gguf,
+        positions: usize,
+        form: Form,
+        device: &B::Device,
+    ) -> Result<Self, LoadError> {
         let config = Config::read(file)?;
         let positions = positions.min(config.context);
         let mut loader = Loader::<B> { file, config, form, device };
         loader.check()?;
-        let layers: Result<Vec<Layer<B>>, GgufError> = (0..config.layers).map(|i| loader.layer(i)).collect();
+        let layers: Result<Vec<Layer<B>>, GgufError> =
+            (0..config.layers).map(|i| loader.layer(i)).collect();
         let norm = loader.norm("output_norm.weight")?;
         // Without weights of its own, the last product has those of the embeddings.
         let output = "output.weight";
@@ -219,7 +231,8 @@ impl<B: Backend> Llama<B> {
             let attended = self.attend(index, layer, &rotation, &x, (cache, mask.as_ref()));
             x = x + layer.projection.forward(attended);
             let normed = normed(&layer.feed_forward_norm, &x);
-            let [gate, up] = layer.gate_and_up.forward(normed).chunk(2, 1).try_into().expect("two parts");
+            let [gate, up] =
+                layer.gate_and_up.forward(normed).chunk(2, 1).try_into().expect("two parts");
             x = x + layer.down.forward(activation::silu(gate) * up);
         }
         cache.advance(new);
@@ -233,7 +246,8 @@ impl<B: Backend> Llama<B> {
         let (block_type, bytes) = &self.embeddings;
         let width = self.config.width;
         let row_bytes = width / block_type.len() * block_type.bytes();
-        let row = |&token: &u32| block_type.floats(&bytes[token as usize * row_bytes..][..row_bytes]);
+        let row =
+            |&token: &u32| block_type.floats(&bytes[token as usize * row_bytes..][..row_bytes]);
         let rows: Vec<f32> = tokens.iter().flat_map(row).collect();
         let dtype = self.form.activations();
         let data = TensorData::new(rows, [tokens.len(), width]).convert_dtype(dtype);
@@ -255,18 +269,22 @@ impl<B: Backend> Llama<B> {
         let sequences = cache.config().sequences;
         let new = tokens / sequences;
         let qkv = rotation.apply(layer.qkv.forward(normed(&layer.attention_norm, x)), &self.config);
-        let [q, kv] = [0..heads, heads..heads + 2 * kv_heads].map(|part| qkv.clone().slice([0..tokens, part]));
+        let [q, kv] = [0..heads, heads..heads + 2 * kv_heads]
+            .map(|part| qkv.clone().slice([0..tokens, part]));
         let kv = kv.reshape([sequences, new, 2, kv_heads, head]).permute([2, 0, 3, 1, 4]);
         let [keys, values] = cache.append(index, kv);
         let options = AttentionModuleOptions::default();
         if new == 1 {
             // The queries of a head of keys are rows of one attention: keys are not repeated.
             let q = q.reshape([sequences, kv_heads, each, head]);
-            return attention(q, keys, values, mask.cloned(), None, options).reshape([tokens, width]);
+            return attention(q, keys, values, mask.cloned(), None, options)
+                .reshape([tokens, width]);
         }
         let [_, _, columns, _] = keys.dims();
         let repeated = |x: Tensor<B, 4>| {
-            let x = x.reshape([1, kv_heads, 1, columns, head]).expand([1, kv_heads, each, columns, head]);
+            let x = x
+                .reshape([1, kv_heads, 1, columns, head])
+                .expand([1, kv_heads, each, columns, head]);
             x.reshape([1, heads, columns, head])
         };
         let q = q.reshape([1, tokens, heads, head]).swap_dims(1, 2);

@@ -63,7 +63,8 @@ impl Tokens {
             return Err(damaged("a token is there twice".to_owned()));
         }
         let pair = |merge: &String| {
-            let (first, second) = merge.split_once(' ').ok_or_else(|| damaged(format!("the merge {merge:?}")))?;
+            let (first, second) =
+                merge.split_once(' ').ok_or_else(|| damaged(format!("the merge {merge:?}")))?;
             Ok((first.to_owned(), second.to_owned()))
         };
         let merges: Result<Vec<(String, String)>, TokenizerError> =
@@ -74,8 +75,9 @@ impl Tokens {
         tokenizer.with_decoder(Some(ByteLevel::default()));
         let types = file.integers("tokenizer.ggml.token_type")?;
         let controls = tokens.iter().zip(types).filter(|&(_, &of_token)| of_token == CONTROL);
-        let controls: Vec<AddedToken> =
-            controls.map(|(token, _)| AddedToken::from(token.clone(), true).normalized(false)).collect();
+        let controls: Vec<AddedToken> = controls
+            .map(|(token, _)| AddedToken::from(token.clone(), true).normalized(false))
+            .collect();
         tokenizer.add_special_tokens(&controls);
         let mut ends = BTreeSet::new();
         ends.extend(tokenizer.token_to_id("<|endoftext|>"));
@@ -120,7 +122,7 @@ impl Tokens {
 
     /// Returns a stream that turns tokens into text, as soon as they are whole characters.
     pub fn stream(&self) -> TextStream<'_> {
-        TextStream { tokens: &self.tokenizer, pending: Vec::new(), written: 0 }
+        TextStream { tokens: &self.tokenizer, pending: Vec::new() }
     }
 }
 
@@ -130,8 +132,6 @@ pub struct TextStream<'a> {
     tokens: &'a Tokenizer,
     /// Tokens whose text may not be whole.
     pending: Vec<u32>,
-    /// Bytes of the text of `pending` that were returned.
-    written: usize,
 }
 
 impl TextStream<'_> {
@@ -143,9 +143,7 @@ impl TextStream<'_> {
         if text.ends_with('\u{fffd}') && self.pending.len() < 8 {
             return String::new();
         }
-        let new = text.get(self.written..).unwrap_or_default().to_owned();
         self.pending.clear();
-        self.written = 0;
-        new
+        text
     }
 }
