@@ -84,7 +84,10 @@ impl<B: Backend> KvCache<B> {
     /// Panics if a size is 0, or the device has no memory for the keys and values.
     pub fn new(config: KvCacheConfig, dtype: DType, device: &B::Device) -> Self {
         let KvCacheConfig { layers, sequences, heads, capacity, width } = config;
-        assert!(layers * sequences * heads * capacity * width > 0, "a cache of no elements: {config:?}");
+        assert!(
+            layers * sequences * heads * capacity * width > 0,
+            "a cache of no elements: {config:?}"
+        );
         let zeros = || Tensor::zeros([2, sequences, heads, capacity, width], (device, dtype));
         Self {
             config,
@@ -129,7 +132,11 @@ impl<B: Backend> KvCache<B> {
     /// Panics if several tokens are to be added to several sequences: tokens of one sequence can be added, and
     /// [`join`](Self::join) others then.
     pub fn make_room(&self, new: usize) -> Result<(), CacheFull> {
-        assert!(new <= 1 || self.lens.len() == 1, "{new} tokens at once, for {} sequences", self.lens.len());
+        assert!(
+            new <= 1 || self.lens.len() == 1,
+            "{new} tokens at once, for {} sequences",
+            self.lens.len()
+        );
         let (len, capacity) = (self.lens.iter().copied().max().unwrap_or(0), self.config.capacity);
         match len + new <= capacity {
             true => Ok(()),
@@ -147,17 +154,23 @@ impl<B: Backend> KvCache<B> {
     pub fn append(&mut self, layer: usize, new: Tensor<B, 5>) -> [Tensor<B, 4>; 2] {
         let KvCacheConfig { sequences, heads, capacity, width, .. } = self.config;
         let tokens = new.dims()[3];
-        assert_eq!(new.dims(), [2, sequences, heads, tokens, width], "the shape of new keys and values");
-        let start = self.end % capacity;
-        assert!(start + tokens <= capacity, "the cache has no room for {tokens} tokens: call `make_room` first");
-        let kept = self.layers[layer].take().expect("the step before left them");
-        let kept = kept.slice_assign(
-            [0..2, 0..sequences, 0..heads, start..start + tokens, 0..width],
-            new,
+        assert_eq!(
+            new.dims(),
+            [2, sequences, heads, tokens, width],
+            "the shape of new keys and values"
         );
+        let start = self.end % capacity;
+        assert!(
+            start + tokens <= capacity,
+            "the cache has no room for {tokens} tokens: call `make_room` first"
+        );
+        let kept = self.layers[layer].take().expect("the step before left them");
+        let kept =
+            kept.slice_assign([0..2, 0..sequences, 0..heads, start..start + tokens, 0..width], new);
         let columns = self.columns(tokens);
         let part = |part: usize| {
-            let part = kept.clone().slice([part..part + 1, 0..sequences, 0..heads, 0..columns, 0..width]);
+            let part =
+                kept.clone().slice([part..part + 1, 0..sequences, 0..heads, 0..columns, 0..width]);
             part.reshape([sequences, heads, columns, width])
         };
         let parts = [part(0), part(1)];
@@ -193,9 +206,11 @@ impl<B: Backend> KvCache<B> {
         let newest = self.end % capacity;
         // A column is as old as it is far behind the newest one.
         let ages = (0..columns).map(|column| ((newest + capacity - column) % capacity) as i32);
-        let ages = Tensor::<B, 1, Int>::from_data(ages.collect::<Vec<_>>().as_slice(), &self.device);
+        let ages =
+            Tensor::<B, 1, Int>::from_data(ages.collect::<Vec<_>>().as_slice(), &self.device);
         let ages = ages.reshape([1, 1, 1, columns]).expand([sequences, 1, 1, columns]);
-        let lens = self.positions().reshape([sequences, 1, 1, 1]).expand([sequences, 1, 1, columns]);
+        let lens =
+            self.positions().reshape([sequences, 1, 1, 1]).expand([sequences, 1, 1, columns]);
         Some(ages.greater(lens))
     }
 
@@ -206,7 +221,8 @@ impl<B: Backend> KvCache<B> {
     /// Panics if the other cache has several sequences, or other sizes.
     pub fn join(&mut self, sequence: usize, other: &Self) {
         let KvCacheConfig { heads, capacity, width, layers, .. } = self.config;
-        let expected = KvCacheConfig { sequences: 1, capacity: other.config.capacity, ..self.config };
+        let expected =
+            KvCacheConfig { sequences: 1, capacity: other.config.capacity, ..self.config };
         assert_eq!(other.config, expected, "the sizes of the sequence that joins");
         let len = other.lens[0];
         assert!(len <= capacity, "a sequence of {len} tokens in a cache of {capacity}");
@@ -225,7 +241,8 @@ impl<B: Backend> KvCache<B> {
                 let start = (first + done) % capacity;
                 let count = (len - done).min(capacity - start);
                 let part = from.clone().slice([0..2, 0..1, 0..heads, done..done + count, 0..width]);
-                let place = [0..2, sequence..sequence + 1, 0..heads, start..start + count, 0..width];
+                let place =
+                    [0..2, sequence..sequence + 1, 0..heads, start..start + count, 0..width];
                 kept = kept.slice_assign(place, part);
                 done += count;
             }

@@ -1,4 +1,4 @@
-//! Gradients, mixed precision, models and parts of a training loop.
+//! Gradients, mixed precision, models, and parts of loops that train or write text.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,5 +37,7 @@ mod scaler;
 mod segments;
 #[cfg(feature = "train")]
 mod staging;
+#[cfg(feature = "generate")]
+mod text;
 #[cfg(feature = "train")]
 mod torch;

@@ -25,6 +25,7 @@ const LAYERS: [&str; 20] = [
     "custom",
     "interop",
     "vision",
+    "generate",
     "scaler",
     "timing",
     "train",
@@ -50,7 +51,7 @@ const CRATES: [(&[&str], &[&str]); 7] = [
         &["burn_backend"],
         &["autocast", "cpu", "backend", "autodiff", "custom", "interop", "vision", "timing"],
     ),
-    (&["burn_tensor"], &["custom", "interop", "vision"]),
+    (&["burn_tensor"], &["custom", "generate", "interop", "vision"]),
     (&["burn_autodiff"], &["autodiff", "custom"]),
 ];
 

@@ -9,12 +9,11 @@ use llama::model::{Llama, LoadError};
 
 use crate::fixture::{File, Small, written};
 
-/// The CPU, and a GPU or the software adapter if there is one.
+/// The CPU, and the software adapter or the GPU if there is one.
 pub fn devices() -> Vec<WgslDevice> {
-    let default = WgslDevice::default();
-    let mut devices = vec![WgslDevice::Cpu];
-    devices.extend((default != WgslDevice::Cpu).then_some(default));
-    devices
+    let adapters = [WgslDevice::Software, WgslDevice::Gpu(0)];
+    let found = adapters.into_iter().filter(|device| device.describe().is_ok());
+    std::iter::once(WgslDevice::Cpu).chain(found).collect()
 }
 
 pub fn load(small: &Small, form: Form, device: &WgslDevice) -> Llama<Wgsl> {
