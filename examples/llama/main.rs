@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use burn_wgsl::generate::{Sampler, Sampling};
+use burn_wgsl::profiler::{self, By, Column};
 use burn_wgsl::{Wgsl, WgslDevice, memory};
 use clap::{Parser, ValueEnum};
 use llama::chat::{self, Message};
@@ -63,6 +64,10 @@ struct Args {
     /// Random seed of the choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// Read one more token at the end, and print the time of each kernel
+    #[arg(long)]
+    profile: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -157,6 +162,13 @@ fn run(args: &Args) -> Result<()> {
         times.written.0,
         rate(times.written)
     );
+    if args.profile {
+        let (read, profile) = profiler::profile(&device, || {
+            model.read(&prompt[..1], &mut cache).map(|logits| logits.argmax(1).into_data())
+        })?;
+        read?;
+        eprintln!("{}", profile.table(By::Kernel, Column::Time));
+    }
     if device != WgslDevice::Cpu {
         let used = memory::usage(&device)?;
         eprintln!("memory on the device: {:.1} MB", used.peak as f64 / 1e6);

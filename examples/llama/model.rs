@@ -182,7 +182,7 @@ impl<B: Backend> Llama<B> {
             layers: layers?,
             norm,
             output,
-            rotary: Rotary::new(&config, positions, form.activations(), device),
+            rotary: Rotary::new(&config, positions, device),
             positions,
         })
     }
