@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::gguf::{Gguf, GgufError};
+use crate::gguf::{Gguf, GgufError, Value};
 
 /// The sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,10 +15,11 @@ pub struct Config {
     pub hidden: usize,
     /// Heads of queries.
     pub heads: usize,
-    /// Heads of keys and values. Each is of `heads / kv_heads` heads of queries.
+    /// Heads of keys and values. Each of them is shared by `heads / kv_heads` heads of queries.
     pub kv_heads: usize,
     /// The most tokens that the model was trained for.
     pub context: usize,
+    /// What RMS norm adds to the mean of squares.
     pub epsilon: f64,
     /// The base of the angles of rotary embeddings.
     pub theta: f64,
@@ -85,6 +86,30 @@ impl Config {
         if !width.is_multiple_of(heads) || !heads.is_multiple_of(kv_heads) {
             return Err(ConfigError::Sizes(format!(
                 "{width} elements, {heads} heads of queries and {kv_heads} of keys"
+            )));
+        }
+        let tokens = file.strings("tokenizer.ggml.tokens").map_or(0, <[String]>::len);
+        if tokens > vocabulary {
+            return Err(ConfigError::Sizes(format!(
+                "{tokens} tokens of a vocabulary of {vocabulary}"
+            )));
+        }
+        // A layer has nine tensors.
+        if layers > file.tensors().len() / 9 {
+            let tensors = file.tensors().len();
+            return Err(ConfigError::Sizes(format!("{layers} layers of {tensors} tensors")));
+        }
+        if [self.epsilon, self.theta].iter().any(|x| !x.is_finite() || *x <= 0.0) {
+            return Err(ConfigError::Sizes(format!(
+                "an epsilon of {} and a base of angles of {}",
+                self.epsilon, self.theta
+            )));
+        }
+        if let Some(Value::String(scaling)) = file.get("llama.rope.scaling.type")
+            && scaling != "none"
+        {
+            return Err(ConfigError::Sizes(format!(
+                "angles scaled by `{scaling}` are not supported"
             )));
         }
         if !self.head_width().is_multiple_of(2) {

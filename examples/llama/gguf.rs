@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
             2 | 3 => {}
             other => return Err(GgufError::Version(other)),
         }
-        // A name of no bytes, one axis, a type and an offset; a name, a type and a byte.
+        // A tensor takes the length of a name, an axis, a type and an offset; a key those of a name, a type and a byte.
         let tensors = self.count(32, "tensors")?;
         let keys = self.count(13, "keys")?;
         let mut metadata = BTreeMap::new();
@@ -375,6 +375,11 @@ impl<'a> Reader<'a> {
             if found.insert(name.clone(), info).is_some() {
                 return Err(self.damaged(format!("the tensor `{name}` is there twice")));
             }
+        }
+        // Tensors in the same place would take more memory than the file.
+        let total = found.values().try_fold(0u64, |total, info| total.checked_add(info.bytes));
+        if total.is_none_or(|total| total > self.len) {
+            return Err(self.damaged("the tensors are larger than the file"));
         }
         let data = self.position.checked_next_multiple_of(alignment);
         for (name, info) in &mut found {

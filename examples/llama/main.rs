@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::generate::{Sampler, Sampling};
 use burn_wgsl::profiler::{self, By, Column};
 use burn_wgsl::{Wgsl, WgslDevice, memory};
 use clap::{Parser, ValueEnum};
 use llama::chat::{self, Message};
+use llama::config::Config;
 use llama::gguf::Gguf;
 use llama::linear::Form;
 use llama::model::Llama;
@@ -65,7 +67,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Read one more token at the end, and print the time of each kernel
+    /// Read a token after 63 others at the end, and print the time of each kernel
     #[arg(long)]
     profile: bool,
 }
@@ -111,24 +113,36 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let device = args.device.unwrap_or_default();
     let adapter = device.describe()?;
+    let is_cpu = matches!(device.resolve()?, ResolvedDevice::Cpu);
     let form = match args.weights {
         Some(WeightForm::Stored) => Form::Stored,
         Some(WeightForm::F16) => Form::F16,
         Some(WeightForm::F32) => Form::F32,
-        None if device == WgslDevice::Cpu => Form::F32,
+        None if is_cpu => Form::F32,
         None => Form::Stored,
     };
     let in_file = || format!("cannot load {}", args.model.display());
     let mut file = Gguf::open(&args.model).with_context(in_file)?;
     let tokens = Tokens::read(&file).with_context(in_file)?;
     let prompt = match (&args.prompt, &args.ask) {
-        (Some(prompt), _) => tokens.encode(prompt)?,
+        (Some(prompt), _) => tokens.prompt(prompt)?,
         (None, ask) => {
             let content = ask.clone().unwrap_or_default();
             chat::prompt(&[Message { role: "user".to_owned(), content }], &tokens)?
         }
     };
-    let positions = args.context as usize;
+    let config = Config::read(&file).with_context(in_file)?;
+    let positions = (args.context as usize).min(config.context);
+    if positions < args.context as usize {
+        eprintln!("the model reads at most {positions} tokens: --context is larger");
+    }
+    ensure!(
+        prompt.len() < positions,
+        "the prompt has {} tokens, and with the text there are {positions} at most: shorten it, or choose a larger \
+         --context if the model allows it (it reads {})",
+        prompt.len(),
+        config.context
+    );
     let model: Llama<Wgsl> =
         Llama::load(&mut file, positions, form, &device).with_context(in_file)?;
     eprintln!("{} on {adapter}", args.model.display());
@@ -150,6 +164,7 @@ fn run(args: &Args) -> Result<()> {
             failure = written.err();
             failure.is_none()
         })?;
+    write!(out, "{}", stream.finish())?;
     if let Some(error) = failure {
         return Err(error).context("cannot write the text");
     }
@@ -162,14 +177,23 @@ fn run(args: &Args) -> Result<()> {
         times.written.0,
         rate(times.written)
     );
+    if cache.check_room(1).is_err() {
+        eprintln!(
+            "the text ended because {positions} tokens are there: --context sets how many there may be"
+        );
+    }
     if args.profile {
+        cache.clear(0);
+        let ids: Vec<u32> = prompt.iter().copied().cycle().take(positions.min(64)).collect();
+        let (last, others) = ids.split_last().context("a prompt of no tokens")?;
+        model.read(others, &mut cache)?;
         let (read, profile) = profiler::profile(&device, || {
-            model.read(&prompt[..1], &mut cache).map(|logits| logits.argmax(1).into_data())
+            model.read(&[*last], &mut cache).map(|logits| logits.argmax(1).into_data())
         })?;
         read?;
         eprintln!("{}", profile.table(By::Kernel, Column::Time));
     }
-    if device != WgslDevice::Cpu {
+    if !is_cpu {
         let used = memory::usage(&device)?;
         eprintln!("memory on the device: {:.1} MB", used.peak as f64 / 1e6);
     }

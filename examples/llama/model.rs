@@ -56,7 +56,10 @@ struct Layer<B: Backend> {
     down: Linear<B>,
 }
 
-/// Reads tensors of known shapes, whose names and problems it collects.
+/// The weights of the last product, which may be those of the embeddings.
+const OUTPUT: &str = "output.weight";
+
+/// Reads the tensors of a model.
 struct Loader<'a, B: Backend> {
     file: &'a mut Gguf,
     config: Config,
@@ -89,10 +92,13 @@ impl<B: Backend> Loader<'_, B> {
                 shapes.map(|(name, shape)| (format!("blk.{layer}.{name}.weight"), shape.to_vec()));
             expected.extend(named);
         }
+        if self.file.tensors().contains_key(OUTPUT) {
+            expected.push((OUTPUT.to_owned(), vec![vocabulary, width]));
+        }
         expected
     }
 
-    /// Checks the names and shapes of all tensors.
+    /// Checks the names and shapes of all tensors. Others than these, such as biases, would be left out.
     fn check(&self) -> Result<(), LoadError> {
         let problem = |(name, shape): (String, Vec<usize>)| match self.file.tensors().get(&name) {
             None => Some(format!("`{name}` is missing")),
@@ -101,7 +107,13 @@ impl<B: Backend> Loader<'_, B> {
             }
             Some(_) => None,
         };
-        let problems: Vec<String> = self.expected().into_iter().filter_map(problem).collect();
+        let expected = self.expected();
+        let unknown = |name: &&String| expected.iter().all(|(known, _)| known != *name);
+        let unknown = self.file.tensors().keys().filter(unknown);
+        let unknown: Vec<String> =
+            unknown.map(|name| format!("`{name}` is not supported")).collect();
+        let mut problems: Vec<String> = expected.into_iter().filter_map(problem).collect();
+        problems.extend(unknown);
         if problems.is_empty() { Ok(()) } else { Err(LoadError::Tensors(problems)) }
     }
 
@@ -155,6 +167,10 @@ impl<B: Backend> Llama<B> {
     ///
     /// Returns an error if the file cannot be read, the model is not supported, or tensors are missing or have other
     /// shapes: all of them are listed.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the device has no memory for the weights.
     pub fn load(
         file: &mut Gguf,
         positions: usize,
@@ -169,9 +185,8 @@ impl<B: Backend> Llama<B> {
             (0..config.layers).map(|i| loader.layer(i)).collect();
         let norm = loader.norm("output_norm.weight")?;
         // Without weights of its own, the last product has those of the embeddings.
-        let output = "output.weight";
-        let has_output = loader.file.tensors().contains_key(output);
-        let output = if has_output { output } else { "token_embd.weight" };
+        let has_output = loader.file.tensors().contains_key(OUTPUT);
+        let output = if has_output { OUTPUT } else { "token_embd.weight" };
         let output = loader.linear(&[output.to_owned()], [config.vocabulary, config.width])?;
         let (info, bytes) = loader.file.read("token_embd.weight")?;
         Ok(Self {
@@ -210,12 +225,14 @@ impl<B: Backend> Llama<B> {
     ///
     /// # Panics
     ///
-    /// Panics if a token is not of the vocabulary.
+    /// Panics if there are no tokens, several for a cache of several sequences, or one that is not of the vocabulary,
+    /// or if the cache is larger than the positions of [`load`](Self::load).
     pub fn read(&self, tokens: &[u32], cache: &mut KvCache<B>) -> Result<Tensor<B, 2>, CacheFull> {
         let sequences = cache.config().sequences;
         let new = if sequences == 1 { tokens.len() } else { 1 };
-        assert_eq!(tokens.len(), sequences * new, "one token for each sequence");
-        cache.make_room(new)?;
+        assert!(new > 0 && tokens.len() == sequences * new, "one token for each sequence");
+        assert!(cache.config().capacity <= self.positions, "a cache of another model");
+        cache.check_room(new)?;
         let positions = match sequences {
             1 => {
                 let first = cache.len(0) as i32;

@@ -27,20 +27,20 @@ impl<B: Backend> Rotary<B> {
     /// Computes the angles of so many positions.
     pub fn new(config: &Config, positions: usize, device: &B::Device) -> Self {
         let (groups, width) = (groups(config), config.head_width());
+        let frequencies: Vec<f64> = (0..width)
+            .map(|element| config.theta.powf(-((element / 2 * 2) as f64) / width as f64))
+            .collect();
         let mut angles = Vec::with_capacity(positions * groups * width);
         for position in 0..positions {
-            for group in 0..groups {
-                angles.extend((0..width).map(|element| {
-                    if group + 1 == groups {
-                        return 0.0;
-                    }
-                    let frequency = config.theta.powf(-((element / 2 * 2) as f64) / width as f64);
-                    // Small angles have exact sines in f32.
-                    let angle = position as f64 * frequency;
-                    let angle = angle - TAU * (angle / TAU).round();
-                    if element % 2 == 0 { -angle as f32 } else { angle as f32 }
-                }));
-            }
+            let of_head = frequencies.iter().enumerate().map(|(element, frequency)| {
+                // Less whole turns: large angles would lose digits in f32.
+                let angle = position as f64 * frequency;
+                let angle = angle - TAU * (angle / TAU).round();
+                if element % 2 == 0 { -angle as f32 } else { angle as f32 }
+            });
+            let of_head: Vec<f32> = of_head.collect();
+            (1..groups).for_each(|_| angles.extend(&of_head));
+            angles.extend(std::iter::repeat_n(0.0, width));
         }
         let data = TensorData::new(angles, [positions, groups * width]);
         Self { angles: Tensor::from_data(data, (device, DType::F32)) }

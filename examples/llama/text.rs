@@ -13,7 +13,7 @@ use crate::model::Llama;
 #[derive(Debug, Error)]
 pub enum TextError {
     /// There are no tokens to continue.
-    #[error("the prompt is empty")]
+    #[error("the prompt has no tokens")]
     EmptyPrompt,
     /// The prompt is too long.
     #[error(transparent)]
@@ -44,6 +44,10 @@ const CHUNK: usize = 512;
 /// # Errors
 ///
 /// Returns an error if the prompt is empty or longer than the cache, the device fails, or the model computes NaN.
+///
+/// # Panics
+///
+/// Panics if the cache has several sequences.
 pub fn write<B: Backend>(
     model: &Llama<B>,
     cache: &mut KvCache<B>,
@@ -53,7 +57,7 @@ pub fn write<B: Backend>(
     mut accept: impl FnMut(u32) -> bool,
 ) -> Result<Times, TextError> {
     let start = Instant::now();
-    cache.make_room(prompt.len())?;
+    cache.check_room(prompt.len())?;
     let mut logits = None;
     for chunk in prompt.chunks(CHUNK) {
         logits = Some(model.read(chunk, cache)?);
@@ -63,7 +67,7 @@ pub fn write<B: Backend>(
     let start = Instant::now();
     let mut written = 0;
     for count in 1..=limit {
-        if !accept(token) || count == limit || cache.make_room(1).is_err() {
+        if !accept(token) || count == limit || cache.check_room(1).is_err() {
             break;
         }
         token = choose(model.read(&[token], cache)?, sampler)?;
@@ -76,10 +80,12 @@ pub fn write<B: Backend>(
 fn choose<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result<u32, TextError> {
     let failed = |error: &dyn std::fmt::Display| TextError::Device(error.to_string());
     if sampler.sampling().is_greedy() {
-        // A token is read, and not the logits of all.
-        let index = logits.argmax(1).try_into_data().map_err(|error| failed(&error))?;
-        let index: Option<i64> = index.iter::<i64>().next();
-        return index.and_then(|index| u32::try_from(index).ok()).ok_or(TextError::NoToken);
+        // The largest logit and its index are read, and not the logits of all. Indices below 2^24 are exact in f32.
+        let (largest, index) = logits.cast(FloatDType::F32).max_dim_with_indices(1);
+        let found = Tensor::cat(vec![largest, index.float().cast(FloatDType::F32)], 1);
+        let found = found.try_into_data().map_err(|error| failed(&error))?;
+        let found: Vec<f32> = found.iter::<f32>().collect();
+        return if found[0].is_nan() { Err(TextError::NoToken) } else { Ok(found[1] as u32) };
     }
     let data = logits.cast(FloatDType::F32).try_into_data().map_err(|error| failed(&error))?;
     let logits: Vec<f32> = data.iter::<f32>().map(ElementConversion::elem).collect();

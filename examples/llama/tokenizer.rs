@@ -9,7 +9,7 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
 
-use crate::gguf::{Gguf, GgufError};
+use crate::gguf::{Gguf, GgufError, Value};
 
 /// Why a file's tokens cannot be used.
 #[derive(Debug, Error)]
@@ -35,6 +35,8 @@ pub struct Tokens {
     vocabulary: usize,
     /// Tokens that end a text.
     ends: BTreeSet<u32>,
+    /// The token before every text, if the model was trained with one.
+    begin: Option<u32>,
 }
 
 /// The type of tokens that are not text, such as the end of a message.
@@ -53,7 +55,7 @@ impl Tokens {
         }
         let splits = match file.string("tokenizer.ggml.pre")? {
             "smollm" => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
-            "gpt-2" | "default" => vec![ByteLevel::new(false, true, true).into()],
+            "gpt-2" => vec![ByteLevel::new(false, true, true).into()],
             other => return Err(TokenizerError::Split(other.to_owned())),
         };
         let damaged = |problem: String| TokenizerError::Damaged(problem);
@@ -79,12 +81,25 @@ impl Tokens {
             .map(|(token, _)| AddedToken::from(token.clone(), true).normalized(false))
             .collect();
         tokenizer.add_special_tokens(&controls);
-        let mut ends = BTreeSet::new();
-        ends.extend(tokenizer.token_to_id("<|endoftext|>"));
-        if file.get("tokenizer.ggml.eos_token_id").is_some() {
-            ends.insert(file.size("tokenizer.ggml.eos_token_id")? as u32);
-        }
-        Ok(Self { tokenizer, vocabulary: tokens.len(), ends })
+        // What looks like a control token in a text is text.
+        tokenizer.set_encode_special_tokens(true);
+        let id = |key: &str| -> Result<Option<u32>, TokenizerError> {
+            if file.get(key).is_none() {
+                return Ok(None);
+            }
+            let id = file.size(key)?;
+            let id = u32::try_from(id).ok().filter(|&id| (id as usize) < tokens.len());
+            id.map(Some).ok_or_else(|| damaged(format!("`{key}` is no token")))
+        };
+        let mut ends: BTreeSet<u32> = ["<|endoftext|>", "<|im_end|>"]
+            .iter()
+            .filter_map(|end| tokenizer.token_to_id(end))
+            .collect();
+        ends.extend(id("tokenizer.ggml.eos_token_id")?);
+        ends.extend(id("tokenizer.ggml.eot_token_id")?);
+        let has_begin = file.get("tokenizer.ggml.add_bos_token") == Some(&Value::Bool(true));
+        let begin = if has_begin { id("tokenizer.ggml.bos_token_id")? } else { None };
+        Ok(Self { tokenizer, vocabulary: tokens.len(), ends, begin })
     }
 
     /// Returns the number of tokens.
@@ -97,20 +112,29 @@ impl Tokens {
         self.vocabulary == 0
     }
 
-    /// Returns the tokens of a text. What looks like a control token is text.
+    /// Returns the tokens of a text. What looks like a control token is text, and bytes that the vocabulary lacks are
+    /// left out.
     ///
     /// # Errors
     ///
-    /// Returns an error if the vocabulary lacks a byte of the text.
+    /// Returns an error if the text cannot be split.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let mut tokenizer = self.tokenizer.clone();
-        tokenizer.set_encode_special_tokens(true);
-        let encoding = tokenizer.encode(text, false);
+        let encoding = self.tokenizer.encode(text, false);
         let encoding = encoding.map_err(|error| TokenizerError::Damaged(error.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Returns the number of a control token.
+    /// Returns the tokens of a text that the model continues: after the one that begins a text, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn prompt(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoded = self.encode(text)?;
+        Ok(self.begin.into_iter().chain(encoded).collect())
+    }
+
+    /// Returns the number of a token, given its name.
     pub fn control(&self, token: &str) -> Option<u32> {
         self.tokenizer.token_to_id(token)
     }
@@ -145,5 +169,10 @@ impl TextStream<'_> {
         }
         self.pending.clear();
         text
+    }
+
+    /// Returns the text of what is left: a character that is not whole.
+    pub fn finish(self) -> String {
+        self.tokens.decode(&self.pending, true).unwrap_or_default()
     }
 }

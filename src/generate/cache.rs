@@ -38,11 +38,11 @@ pub struct CacheFull {
     pub capacity: usize,
 }
 
-/// Keys and values of the tokens before, in memory of a fixed size.
+/// The keys and values of all tokens that a model has read, in memory of a fixed size.
 ///
 /// A step adds those of its tokens in place. All sequences write at the same position, which begins again where the
 /// memory ends, so that sequences of different lengths take one write. Where they differ, [`mask`](Self::mask) hides
-/// what is not theirs.
+/// the columns that hold no tokens of a sequence.
 ///
 /// ```
 /// use burn_tensor::{DType, Tensor};
@@ -54,7 +54,7 @@ pub struct CacheFull {
 /// let mut cache = KvCache::<Wgsl>::new(config, DType::F32, &device);
 /// // Of a prompt of three tokens, then of one token.
 /// for tokens in [3, 1] {
-///     cache.make_room(tokens)?;
+///     cache.check_room(tokens)?;
 ///     let new = Tensor::ones([2, 1, 2, tokens, 8], &device);
 ///     let [keys, values] = cache.append(0, new);
 ///     // Attention reads the keys and values of all tokens.
@@ -72,8 +72,8 @@ pub struct KvCache<B: Backend> {
     layers: Vec<Option<Tensor<B, 5>>>,
     /// Columns that were written. The next one is this modulo the capacity.
     end: usize,
-    /// Tokens of each sequence.
-    lens: Vec<usize>,
+    /// Tokens of each sequence. `None` are places without one.
+    lens: Vec<Option<usize>>,
 }
 
 impl<B: Backend> KvCache<B> {
@@ -84,17 +84,16 @@ impl<B: Backend> KvCache<B> {
     /// Panics if a size is 0, or the device has no memory for the keys and values.
     pub fn new(config: KvCacheConfig, dtype: DType, device: &B::Device) -> Self {
         let KvCacheConfig { layers, sequences, heads, capacity, width } = config;
-        assert!(
-            layers * sequences * heads * capacity * width > 0,
-            "a cache of no elements: {config:?}"
-        );
+        let is_empty = [layers, sequences, heads, capacity, width].contains(&0);
+        assert!(!is_empty, "a cache of no elements: {config:?}");
         let zeros = || Tensor::zeros([2, sequences, heads, capacity, width], (device, dtype));
         Self {
             config,
             device: device.clone(),
             layers: (0..layers).map(|_| Some(zeros())).collect(),
             end: 0,
-            lens: vec![0; sequences],
+            // The only sequence is there from the beginning.
+            lens: vec![(sequences == 1).then_some(0); sequences],
         }
     }
 
@@ -103,19 +102,28 @@ impl<B: Backend> KvCache<B> {
         self.config
     }
 
-    /// Returns the number of tokens of a sequence.
+    /// Returns the number of tokens of a sequence; 0 if there is none in this place.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such place.
     pub fn len(&self, sequence: usize) -> usize {
-        self.lens[sequence]
+        self.lens[sequence].unwrap_or(0)
     }
 
     /// Returns whether no sequence has tokens.
     pub fn is_empty(&self) -> bool {
-        self.lens.iter().all(|&len| len == 0)
+        self.lens.iter().all(|len| len.unwrap_or(0) == 0)
     }
 
-    /// Forgets the tokens of a sequence. Another may take its place.
+    /// Forgets the tokens of a sequence. In a cache of several, its place is free until another joins: steps go on
+    /// with a token in it that no other sequence reads, and whose logits mean nothing.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such place.
     pub fn clear(&mut self, sequence: usize) {
-        self.lens[sequence] = 0;
+        self.lens[sequence] = (self.lens.len() == 1).then_some(0);
         if self.is_empty() {
             self.end = 0;
         }
@@ -125,19 +133,17 @@ impl<B: Backend> KvCache<B> {
     ///
     /// # Errors
     ///
-    /// Returns an error for the longest sequence that has none.
+    /// Returns an error for the longest sequence if it has none.
     ///
     /// # Panics
     ///
-    /// Panics if several tokens are to be added to several sequences: tokens of one sequence can be added, and
-    /// [`join`](Self::join) others then.
-    pub fn make_room(&self, new: usize) -> Result<(), CacheFull> {
-        assert!(
-            new <= 1 || self.lens.len() == 1,
-            "{new} tokens at once, for {} sequences",
-            self.lens.len()
-        );
-        let (len, capacity) = (self.lens.iter().copied().max().unwrap_or(0), self.config.capacity);
+    /// Panics if several tokens are to be added to several sequences: a cache of one sequence can take them, and
+    /// [`join`](Self::join) the others then.
+    pub fn check_room(&self, new: usize) -> Result<(), CacheFull> {
+        let sequences = self.lens.len();
+        assert!(new <= 1 || sequences == 1, "{new} tokens at once, for {sequences} sequences");
+        let capacity = self.config.capacity;
+        let len = self.lens.iter().flatten().copied().max().unwrap_or(0);
         match len + new <= capacity {
             true => Ok(()),
             false => Err(CacheFull { len, new, capacity }),
@@ -145,43 +151,37 @@ impl<B: Backend> KvCache<B> {
     }
 
     /// Adds the keys (0) and values (1) of new tokens, `[2, sequences, heads, tokens, width]`, to those of a layer.
-    /// Returns the keys and values of all columns in use, `[sequences, heads, columns, width]`. The new ones are the
-    /// last, until columns are used again.
+    /// Returns the keys and values of all columns in use, `[sequences, heads, columns, width]`. In a cache of one
+    /// sequence, the columns are in the order of its tokens.
     ///
     /// # Panics
     ///
-    /// Panics if the shape is another, or if there is no room.
+    /// Panics if the shape is another, or a sequence has no room.
     pub fn append(&mut self, layer: usize, new: Tensor<B, 5>) -> [Tensor<B, 4>; 2] {
         let KvCacheConfig { sequences, heads, capacity, width, .. } = self.config;
         let tokens = new.dims()[3];
-        assert_eq!(
-            new.dims(),
-            [2, sequences, heads, tokens, width],
-            "the shape of new keys and values"
-        );
+        let expected = [2, sequences, heads, tokens, width];
+        assert_eq!(new.dims(), expected, "the shape of new keys and values");
+        if let Err(full) = self.check_room(tokens) {
+            panic!("{full}; call `check_room` first");
+        }
         let start = self.end % capacity;
-        assert!(
-            start + tokens <= capacity,
-            "the cache has no room for {tokens} tokens: call `make_room` first"
-        );
         let kept = self.layers[layer].take().expect("the step before left them");
-        let kept =
-            kept.slice_assign([0..2, 0..sequences, 0..heads, start..start + tokens, 0..width], new);
+        let place = [0..2, 0..sequences, 0..heads, start..start + tokens, 0..width];
+        let kept = kept.slice_assign(place, new);
         let columns = self.columns(tokens);
-        let part = |part: usize| {
-            let part =
-                kept.clone().slice([part..part + 1, 0..sequences, 0..heads, 0..columns, 0..width]);
-            part.reshape([sequences, heads, columns, width])
-        };
-        let parts = [part(0), part(1)];
+        let parts = [0, 1].map(|part| {
+            let all = [part..part + 1, 0..sequences, 0..heads, 0..columns, 0..width];
+            kept.clone().slice(all).reshape([sequences, heads, columns, width])
+        });
         self.layers[layer] = Some(kept);
         parts
     }
 
-    /// Ends a step in which every layer got `tokens` new ones.
+    /// Ends a step in which every layer got `tokens` new ones of every sequence.
     pub fn advance(&mut self, tokens: usize) {
         self.end += tokens;
-        self.lens.iter_mut().for_each(|len| *len = (*len + tokens).min(self.config.capacity));
+        self.lens.iter_mut().flatten().for_each(|len| *len += tokens);
     }
 
     /// Returns the columns in use, once there are `new` more.
@@ -191,41 +191,45 @@ impl<B: Backend> KvCache<B> {
 
     /// Returns the positions of the next token of each sequence, `[sequences]`.
     pub fn positions(&self) -> Tensor<B, 1, Int> {
-        let lens: Vec<i32> = self.lens.iter().map(|&len| len as i32).collect();
+        let lens: Vec<i32> = self.lens.iter().map(|len| len.unwrap_or(0) as i32).collect();
         Tensor::from_data(lens.as_slice(), &self.device)
     }
 
     /// Returns which columns hold no tokens of a sequence, `[sequences, 1, 1, columns]`, once every sequence has one
-    /// more; `None` if all do.
+    /// more; `None` if all columns hold tokens of all sequences.
     pub fn mask(&self) -> Option<Tensor<B, 4, Bool>> {
         let columns = self.columns(1);
-        if self.lens.iter().all(|&len| len + 1 >= columns) {
+        if self.lens.iter().all(|len| len.unwrap_or(0) + 1 >= columns) {
             return None;
         }
         let (sequences, capacity) = (self.lens.len(), self.config.capacity);
         let newest = self.end % capacity;
         // A column is as old as it is far behind the newest one.
         let ages = (0..columns).map(|column| ((newest + capacity - column) % capacity) as i32);
-        let ages =
-            Tensor::<B, 1, Int>::from_data(ages.collect::<Vec<_>>().as_slice(), &self.device);
-        let ages = ages.reshape([1, 1, 1, columns]).expand([sequences, 1, 1, columns]);
-        let lens =
-            self.positions().reshape([sequences, 1, 1, 1]).expand([sequences, 1, 1, columns]);
+        let ages: Vec<i32> = ages.collect();
+        let ages = Tensor::<B, 1, Int>::from_data(ages.as_slice(), &self.device);
+        let shape = [sequences, 1, 1, columns];
+        let ages = ages.reshape([1, 1, 1, columns]).expand(shape);
+        let lens = self.positions().reshape([sequences, 1, 1, 1]).expand(shape);
         Some(ages.greater(lens))
     }
 
-    /// Puts the only sequence of another cache into the place of a sequence here, so that it ends where the others do.
+    /// Puts the only sequence of another cache into a place here, so that it ends where the others do. What was in the
+    /// place before is forgotten, also by the device: numbers that are not finite would reach the sequence through
+    /// weights of 0.
     ///
     /// # Panics
     ///
-    /// Panics if the other cache has several sequences, or other sizes.
+    /// Panics if there is no such place, the other cache has several sequences or other sizes or another type, or its
+    /// sequence is longer than the capacity.
     pub fn join(&mut self, sequence: usize, other: &Self) {
         let KvCacheConfig { heads, capacity, width, layers, .. } = self.config;
         let expected =
             KvCacheConfig { sequences: 1, capacity: other.config.capacity, ..self.config };
         assert_eq!(other.config, expected, "the sizes of the sequence that joins");
-        let len = other.lens[0];
+        let len = other.len(0);
         assert!(len <= capacity, "a sequence of {len} tokens in a cache of {capacity}");
+        self.clear(sequence);
         if self.is_empty() {
             self.end = len;
         } else if self.end < len {
@@ -236,6 +240,9 @@ impl<B: Backend> KvCache<B> {
         for layer in 0..layers {
             let from = other.layers[layer].as_ref().expect("the step before left them");
             let mut kept = self.layers[layer].take().expect("the step before left them");
+            let whole = [0..2, sequence..sequence + 1, 0..heads, 0..capacity, 0..width];
+            let zeros = Tensor::zeros([2, 1, heads, capacity, width], (&self.device, kept.dtype()));
+            kept = kept.slice_assign(whole, zeros);
             let mut done = 0;
             while done < len {
                 let start = (first + done) % capacity;
@@ -248,6 +255,6 @@ impl<B: Backend> KvCache<B> {
             }
             self.layers[layer] = Some(kept);
         }
-        self.lens[sequence] = len;
+        self.lens[sequence] = Some(len);
     }
 }

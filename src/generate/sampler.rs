@@ -6,12 +6,13 @@ use rand::{RngExt, SeedableRng};
 /// How a token is chosen among those that may be next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by this: below 1, likely tokens become likelier. At 0, the most likely token is taken.
+    /// Logits are divided by this: below 1, likely tokens become likelier. At 0, below, and if it is not finite, the
+    /// most likely token is taken.
     pub temperature: f32,
     /// Only so many of the most likely tokens are candidates. 0: all are.
     pub top_k: usize,
     /// Only the most likely tokens are candidates whose probabilities add up to this. 1: all are. (A. Holtzman et al.,
-    /// The Curious Case of Neural Text Degeneration, 2020.)
+    /// The Curious Case of Neural Text Degeneration, 2020.) At 0 and below, the most likely one is.
     pub top_p: f32,
 }
 
@@ -21,7 +22,7 @@ impl Sampling {
 
     /// Returns whether the most likely token is taken. Then a program need not read the logits of others.
     pub fn is_greedy(self) -> bool {
-        self.temperature <= 0.0 || self.top_k == 1
+        !(self.temperature > 0.0 && self.temperature.is_finite()) || self.top_k == 1
     }
 }
 

@@ -94,13 +94,20 @@ fn a_cache_hides_what_is_not_of_a_sequence() {
         }
         cache.append(0, new(2, 1, 5.0));
         cache.advance(1);
-        assert_eq!(cache.make_room(1), Err(CacheFull { len: 4, new: 1, capacity: 4 }));
-        // The next column is the first again.
+        assert_eq!(cache.check_room(1), Err(CacheFull { len: 4, new: 1, capacity: 4 }));
         cache.clear(0);
-        cache.make_room(1).expect("there is room");
-        assert_eq!(hidden(&cache), [false, true, true, true, false, true, true, false]);
-        let [keys, _] = cache.append(1, new(2, 1, 7.0));
-        let found: Vec<f32> = keys.slice([1..2, 0..1, 0..4, 0..1]).into_data().iter().collect();
-        assert_eq!(found, [7.0, 0.0, 0.0, 5.0]);
+        assert!(cache.is_empty());
+        // Places without a sequence do not fill up, and hide nothing of the others.
+        for _ in 0..9 {
+            cache.check_room(1).expect("there is room");
+            cache.append(0, new(2, 1, 6.0));
+            cache.append(1, new(2, 1, 6.0));
+            cache.advance(1);
+        }
+        assert!(cache.is_empty());
+        // One that joins where another was is as if it were alone.
+        cache.join(1, &alone);
+        assert_eq!((cache.len(0), cache.len(1)), (0, 3));
+        assert_eq!(hidden(&cache), [true, true, true, false, false, false, false, false]);
     }
 }

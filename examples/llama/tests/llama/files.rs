@@ -131,15 +131,38 @@ fn models_that_are_not_supported_are_named() {
     let bytes = small.bytes();
     let config = Config::read(&open(&bytes).expect("the file is right")).expect("the sizes fit");
     assert_eq!((config.layers, config.head_width(), config.kv_heads), (2, 16, 2));
-    // Four heads of queries do not share three of keys.
-    let at = find(&bytes, &string("llama.attention.head_count_kv"))
-        + 4
-        + string("llama.attention.head_count_kv").len();
+    // Four heads of queries do not share three of keys. Sizes that are not those of the tensors or tokens.
+    let changes: [(&str, [u8; 4]); 5] = [
+        ("attention.head_count_kv", 3u32.to_le_bytes()),
+        ("block_count", (1u32 << 31).to_le_bytes()),
+        ("rope.dimension_count", 8u32.to_le_bytes()),
+        ("attention.layer_norm_rms_epsilon", 0.0f32.to_le_bytes()),
+        ("rope.freq_base", f32::NAN.to_le_bytes()),
+    ];
+    for (key, value) in changes {
+        let key = string(&format!("llama.{key}"));
+        let at = find(&bytes, &key) + key.len() + 4;
+        let mut changed = bytes.clone();
+        changed[at..at + 4].copy_from_slice(&value);
+        let error = Config::read(&open(&changed).expect("the file is right"));
+        let error = error.expect_err("sizes do not fit");
+        assert!(matches!(error, ConfigError::Sizes(_)), "{error}");
+    }
+    let mut file = small.clone();
+    file.size("llama.vocab_size", 1);
+    let error = Config::read(&open(&file.bytes()).expect("the file is right"));
+    assert!(matches!(error, Err(ConfigError::Sizes(_))));
+    // Two tensors in the place of one.
+    let second = string("blk.0.ffn_up.weight");
+    let at = find(&bytes, &second) + second.len() + 4 + 2 * 8 + 4;
     let mut changed = bytes.clone();
-    changed[at] = 3;
-    let error =
-        Config::read(&open(&changed).expect("the file is right")).expect_err("sizes do not fit");
-    assert!(matches!(error, ConfigError::Sizes(_)), "{error}");
+    changed[at..at + 8].copy_from_slice(&0u64.to_le_bytes());
+    open(&changed).expect("all of them fit into the file");
+    let mut file = File::default();
+    (0..9).for_each(|i| {
+        file.tensor(&format!("x{i}"), &[64], 0, if i == 0 { vec![0; 256] } else { Vec::new() })
+    });
+    assert_damaged(&file.bytes(), "larger than the file");
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> usize {

@@ -30,6 +30,7 @@ fn values(logits: Tensor<Wgsl, 2>) -> Vec<Vec<f32>> {
 
 #[track_caller]
 fn assert_close(label: &str, found: &[f32], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len(), "{label}");
     let largest = expected.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     for (at, (&found, &expected)) in found.iter().zip(expected).enumerate() {
         let error = (f64::from(found) - expected).abs();
@@ -114,7 +115,7 @@ fn sequences_that_join_and_leave_have_the_logits_of_sequences_alone() {
             }
             let lens: Vec<usize> = (0..3).map(|sequence| cache.len(sequence)).collect();
             if lens.contains(&12) {
-                assert!(cache.make_room(1).is_err());
+                assert!(cache.check_room(1).is_err());
                 let full = lens.iter().position(|&len| len == 12).expect("one is full");
                 cache.clear(full);
                 texts[full] = None;
@@ -154,9 +155,18 @@ fn missing_and_misshapen_tensors_are_listed_together() {
     let error = Llama::<Wgsl>::load(&mut file, 64, Form::F32, &WgslDevice::Cpu)
         .expect_err("tensors are missing");
     let LoadError::Tensors(problems) = &error else { panic!("{error}") };
-    assert_eq!(problems.len(), 2, "{error}");
+    // Two are missing, and two are there whose names are not known.
+    assert_eq!(problems.len(), 4, "{error}");
     assert!(problems[0].contains("`blk.0.ffn_up.weight` is missing"), "{error}");
     assert!(problems[1].contains("`blk.1.attn_norm.weight` is missing"), "{error}");
+    // Of another shape, also the last product, which a file need not have.
+    let mut misshapen = Small::new().file;
+    misshapen.tensor("output.weight", &[32, 64], 0, vec![0; 4 * 32 * 64]);
+    let misshapen = written(&misshapen.bytes());
+    let mut misshapen = Gguf::open(misshapen.path()).expect("the file is right");
+    let error = Llama::<Wgsl>::load(&mut misshapen, 64, Form::F32, &WgslDevice::Cpu);
+    let error = error.expect_err("the shape is another").to_string();
+    assert!(error.contains("`output.weight` is [32, 64], not"), "{error}");
     // No tensors at all.
     let empty = written(&File::default().bytes());
     let mut empty = Gguf::open(empty.path()).expect("the file is right");

@@ -39,6 +39,11 @@ fn texts_become_tokens_and_texts_again() {
     let text: String =
         std::iter::repeat_n(byte("ÿ"), 8).chain([byte("a")]).map(|id| stream.push(id)).collect();
     assert!(text.ends_with('a') && text.contains('\u{fffd}'), "{text:?}");
+    // A text that ends within a character.
+    let mut stream = tokens.stream();
+    assert_eq!(stream.push(byte("ã")), "");
+    assert_eq!(stream.finish(), "\u{fffd}");
+    assert!(tokens.is_end(0) && tokens.is_end(2) && !tokens.is_end(1));
 }
 
 #[test]
@@ -86,6 +91,9 @@ fn text_ends_at_its_limit_when_refused_and_when_the_cache_is_full() {
         );
         assert!(matches!(write(8, &[], 9, Sampling::GREEDY, 0, 99), Err(TextError::EmptyPrompt)));
         assert!(matches!(write(8, &[5; 9], 9, Sampling::GREEDY, 0, 99), Err(TextError::Full(_))));
+        // A prompt of several parts.
+        let long: Vec<u32> = (0..30).map(|i| i * 7 % 250).collect();
+        assert_eq!(write(32, &long, 2, Sampling::GREEDY, 0, 99).expect("it writes").0.len(), 2);
         let sampling = Sampling { temperature: 5.0, top_k: 0, top_p: 1.0 };
         let sampled = |seed| write(32, &[5, 6, 7], 9, sampling, seed, 99).expect("it writes").0;
         assert_eq!(sampled(1), sampled(1));
