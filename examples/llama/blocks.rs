@@ -54,6 +54,17 @@ impl Quantised {
         }
     }
 
+    /// Returns some elements, which are whole blocks.
+    pub fn part(&self, start: usize, len: usize) -> Self {
+        let blocks = start / self.block..(start + len) / self.block;
+        Self {
+            integers: self.integers[start..start + len].to_vec(),
+            scales: self.scales[blocks.clone()].to_vec(),
+            minima: self.minima.as_ref().map(|minima| minima[blocks].to_vec()),
+            ..*self
+        }
+    }
+
     fn push(&mut self, scale: f32, minimum: f32, integers: impl Iterator<Item = i8>) {
         self.scales.push(scale);
         self.minima.iter_mut().for_each(|minima| minima.push(minimum));

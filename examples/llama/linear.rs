@@ -46,6 +46,15 @@ impl Weights {
         }
     }
 
+    /// Returns the weights of some outputs, which have `inputs` each.
+    fn rows(&self, start: usize, rows: usize, inputs: usize) -> Self {
+        let (start, len) = (start * inputs, rows * inputs);
+        match self {
+            Self::Floats(floats) => Self::Floats(floats[start..start + len].to_vec()),
+            Self::Quantised(quantised) => Self::Quantised(quantised.part(start, len)),
+        }
+    }
+
     /// Puts the outputs of others after these. All are floats then, unless all are integers of one kind.
     pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
         let join = |first: Self, second: Self| match (first, second) {
@@ -66,11 +75,16 @@ impl Weights {
 /// A product with weights, without a bias.
 #[derive(Debug)]
 pub struct Linear<B: Backend> {
-    kept: Kept<B>,
+    /// The weights of some outputs each: stored weights are read as f32, of which adapters may bind 2^27 bytes only.
+    parts: Vec<Part<B>>,
 }
 
+/// The most elements of a part.
+const MAX_ELEMENTS: usize = 1 << 25;
+
+/// The weights of some outputs.
 #[derive(Debug)]
-enum Kept<B: Backend> {
+enum Part<B: Backend> {
     /// `[outputs, inputs]`.
     Floats(Tensor<B, 2>),
     Integers {
@@ -86,18 +100,45 @@ impl<B: Backend> Linear<B> {
     ///
     /// # Panics
     ///
-    /// Panics if there are fewer or more weights, or the device has no memory for them.
+    /// Panics if there are fewer weights, or the device has no memory for them.
     pub fn new(
         weights: Weights,
         [outputs, inputs]: [usize; 2],
         form: Form,
         device: &B::Device,
     ) -> Self {
-        let kept = match weights {
+        let rows = (MAX_ELEMENTS / inputs).clamp(1, outputs);
+        let starts = (0..outputs).step_by(rows);
+        let part = |start: usize| {
+            let rows = rows.min(outputs - start);
+            Part::new(weights.rows(start, rows, inputs), [rows, inputs], form, device)
+        };
+        Self { parts: starts.map(part).collect() }
+    }
+
+    /// Returns `[tokens, outputs]` of `[tokens, inputs]`.
+    pub fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+        let mut products: Vec<Tensor<B, 2>> =
+            self.parts.iter().map(|part| x.clone().matmul(part.weights().transpose())).collect();
+        match products.len() {
+            1 => products.remove(0),
+            _ => Tensor::cat(products, 1),
+        }
+    }
+}
+
+impl<B: Backend> Part<B> {
+    fn new(
+        weights: Weights,
+        [outputs, inputs]: [usize; 2],
+        form: Form,
+        device: &B::Device,
+    ) -> Self {
+        match weights {
             Weights::Floats(floats) => {
                 let data = TensorData::new(floats, [outputs, inputs]);
                 let data = data.convert_dtype(form.activations());
-                Kept::Floats(Tensor::from_data(data, (device, form.activations())))
+                Self::Floats(Tensor::from_data(data, (device, form.activations())))
             }
             Weights::Quantised(Quantised { bits, block, integers, scales, minima }) => {
                 let scheme = scheme(bits, block);
@@ -106,30 +147,24 @@ impl<B: Backend> Linear<B> {
                     let data = TensorData::new(minima, [outputs, inputs / block, 1]);
                     Tensor::from_data(data, (device, DType::F32))
                 });
-                Kept::Integers { integers: Tensor::from_data(data, device), minima }
+                Self::Integers { integers: Tensor::from_data(data, device), minima }
             }
-        };
-        Self { kept }
+        }
     }
 
     /// Returns the weights, `[outputs, inputs]`, which are pending where the file's are integers: a product of few
     /// tokens reads the integers.
     fn weights(&self) -> Tensor<B, 2> {
-        match &self.kept {
-            Kept::Floats(floats) => floats.clone(),
-            Kept::Integers { integers, minima: None } => integers.clone().dequantize(),
-            Kept::Integers { integers, minima: Some(minima) } => {
+        match self {
+            Self::Floats(floats) => floats.clone(),
+            Self::Integers { integers, minima: None } => integers.clone().dequantize(),
+            Self::Integers { integers, minima: Some(minima) } => {
                 let ([outputs, inputs], [_, blocks, _]) = (integers.dims(), minima.dims());
                 let products =
                     integers.clone().dequantize().reshape([outputs, blocks, inputs / blocks]);
                 (products + minima.clone()).reshape([outputs, inputs])
             }
         }
-    }
-
-    /// Returns `[tokens, outputs]` of `[tokens, inputs]`.
-    pub fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
-        x.matmul(self.weights().transpose())
     }
 }
 

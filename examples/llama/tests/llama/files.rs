@@ -71,7 +71,16 @@ fn lengths_beyond_the_file_take_no_memory() {
     assert_damaged(&file.bytes(), "impossible");
     let mut file = File::default();
     file.tensor("x", &[1 << 20], 0, Vec::new());
-    assert_damaged(&file.bytes(), "beyond the file");
+    assert_damaged(&file.bytes(), "larger than the file");
+    let mut file = File::default();
+    file.tensor("x", &[4], 0, vec![0; 16]);
+    let bytes = file.bytes();
+    let at = find(&bytes, &string("x")) + 9 + 4 + 8 + 4;
+    for start in [64u64, u64::MAX] {
+        let mut changed = bytes.clone();
+        changed[at..at + 8].copy_from_slice(&start.to_le_bytes());
+        assert_damaged(&changed, "beyond the file");
+    }
 }
 
 #[test]
