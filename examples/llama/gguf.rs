@@ -13,7 +13,7 @@ use crate::blocks::BlockType;
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
     /// The file cannot be opened or read.
-    #[error("the file cannot be read: {0}")]
+    #[error("the file cannot be read")]
     Io(#[from] io::Error),
     /// The file has another format.
     #[error("this is no GGUF file: it begins with {0:02x?}")]

@@ -131,6 +131,7 @@ fn run(args: &Args) -> Result<()> {
             chat::prompt(&[Message { role: "user".to_owned(), content }], &tokens)?
         }
     };
+    ensure!(!prompt.is_empty(), "the prompt is empty");
     let config = Config::read(&file).with_context(in_file)?;
     let positions = (args.context as usize).min(config.context);
     if positions < args.context as usize {
