@@ -100,7 +100,7 @@ impl BlockType {
     }
 
     /// Returns the elements of a block.
-    pub fn len(self) -> usize {
+    pub fn elements(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 1,
             Self::Q4_0 | Self::Q4_1 | Self::Q8_0 => 32,

@@ -408,10 +408,10 @@ impl<'a> Reader<'a> {
                 "the tensor `{name}` has the type {number}, which is not supported"
             ))
         })?;
-        let whole = shape[0].is_multiple_of(block_type.len() as u64);
+        let whole = shape[0].is_multiple_of(block_type.elements() as u64);
         let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
         let bytes = elements.filter(|_| whole).and_then(|elements| {
-            (elements / block_type.len() as u64).checked_mul(block_type.bytes() as u64)
+            (elements / block_type.elements() as u64).checked_mul(block_type.bytes() as u64)
         });
         let Some(bytes) = bytes else {
             return Err(

@@ -32,7 +32,7 @@ pub enum Weights {
 impl Weights {
     /// Reads weights from blocks.
     pub fn new(block_type: BlockType, bytes: &[u8], form: Form) -> Self {
-        let has_floats = block_type.len() == 1;
+        let has_floats = block_type.elements() == 1;
         match form == Form::Stored && !has_floats {
             true => Self::Quantised(block_type.quantised(bytes)),
             false => Self::Floats(block_type.floats(bytes)),

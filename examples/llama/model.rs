@@ -262,7 +262,7 @@ impl<B: Backend> Llama<B> {
     fn embed(&self, tokens: &[u32]) -> Tensor<B, 2> {
         let (block_type, bytes) = &self.embeddings;
         let width = self.config.width;
-        let row_bytes = width / block_type.len() * block_type.bytes();
+        let row_bytes = width / block_type.elements() * block_type.bytes();
         let row =
             |&token: &u32| block_type.floats(&bytes[token as usize * row_bytes..][..row_bytes]);
         let rows: Vec<f32> = tokens.iter().flat_map(row).collect();

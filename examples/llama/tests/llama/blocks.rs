@@ -83,7 +83,7 @@ fn blocks_are_the_elements_of_the_format() {
         assert_eq!(bytes.len(), block_type.bytes(), "{block_type:?}");
         // Two blocks, of which the second is the same.
         let floats = block_type.floats(&[&bytes[..], &bytes].concat());
-        let (first, second) = floats.split_at(block_type.len());
+        let (first, second) = floats.split_at(block_type.elements());
         assert_eq!(first, second, "{block_type:?}");
         for &(at, expected) in elements {
             let found = first[at];
