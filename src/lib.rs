@@ -21,8 +21,8 @@
 //! - [`autocast`](fn@autocast) computes products in 16 bits, with parameters in f32.
 //! - `train` (feature `train`) has parts of a training loop: batches in a fixed order, accumulation, averages of
 //!   weights, the search for a batch size. `scaler` scales losses for f16.
-//! - `generate` (feature `generate`) has parts of a program that writes text: a cache of keys and values, the choice of a
-//!   token.
+//! - `generate` (feature `generate`) has parts of a program that writes text: a cache of keys and values, the choice of
+//!   a token.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use burn_wgsl::device::ResolvedDevice;
-use burn_wgsl::generate::{Sampler, Sampling};
+use burn_wgsl::generate::{KvCache, Sampler, Sampling};
 use burn_wgsl::profiler::{self, By, Column};
 use burn_wgsl::{Wgsl, WgslDevice, memory};
 use clap::{Parser, ValueEnum};
@@ -18,7 +18,7 @@ use llama::config::Config;
 use llama::gguf::Gguf;
 use llama::linear::Form;
 use llama::model::Llama;
-use llama::text;
+use llama::text::{self, Times};
 use llama::tokenizer::Tokens;
 
 /// Write text with a model of the Llama family, such as SmolLM2, from a GGUF file.
@@ -148,28 +148,7 @@ fn run(args: &Args) -> Result<()> {
         Llama::load(&mut file, positions, form, &device).with_context(in_file)?;
     eprintln!("{} on {adapter}", args.model.display());
     let mut cache = model.cache(1, positions);
-    let Args { temperature, top_k, top_p, seed, .. } = *args;
-    let mut sampler = Sampler::new(Sampling { temperature, top_k, top_p }, seed);
-    let mut stream = tokens.stream();
-    let mut out = std::io::stdout();
-    if let Some(prompt) = &args.prompt {
-        write!(out, "{prompt}")?;
-    }
-    let mut failure = None;
-    let times =
-        text::write(&model, &mut cache, &prompt, args.tokens as usize, &mut sampler, |token| {
-            if tokens.is_end(token) {
-                return false;
-            }
-            let written = write!(out, "{}", stream.push(token)).and_then(|()| out.flush());
-            failure = written.err();
-            failure.is_none()
-        })?;
-    write!(out, "{}", stream.finish())?;
-    if let Some(error) = failure {
-        return Err(error).context("cannot write the text");
-    }
-    writeln!(out)?;
+    let times = write_text(args, &model, &mut cache, &tokens, &prompt)?;
     let rate = |(tokens, time): (usize, Duration)| tokens as f64 / time.as_secs_f64().max(1e-9);
     eprintln!(
         "prompt: {} tokens, {:.1} per second; text: {} tokens, {:.1} per second",
@@ -184,19 +163,58 @@ fn run(args: &Args) -> Result<()> {
         );
     }
     if args.profile {
-        cache.clear(0);
-        let ids: Vec<u32> = prompt.iter().copied().cycle().take(positions.min(64)).collect();
-        let (last, others) = ids.split_last().context("a prompt of no tokens")?;
-        model.read(others, &mut cache)?;
-        let (read, profile) = profiler::profile(&device, || {
-            model.read(&[*last], &mut cache).map(|logits| logits.argmax(1).into_data())
-        })?;
-        read?;
-        eprintln!("{}", profile.table(By::Kernel, Column::Time));
+        print_profile(&device, &model, &prompt)?;
     }
     if !is_cpu {
         let used = memory::usage(&device)?;
         eprintln!("memory on the device: {:.1} MB", used.peak as f64 / 1e6);
     }
+    Ok(())
+}
+
+/// Writes the text to the standard output.
+fn write_text(
+    args: &Args,
+    model: &Llama<Wgsl>,
+    cache: &mut KvCache<Wgsl>,
+    tokens: &Tokens,
+    prompt: &[u32],
+) -> Result<Times> {
+    let Args { temperature, top_k, top_p, seed, .. } = *args;
+    let mut sampler = Sampler::new(Sampling { temperature, top_k, top_p }, seed);
+    let mut stream = tokens.stream();
+    let mut out = std::io::stdout();
+    if let Some(prompt) = &args.prompt {
+        write!(out, "{prompt}")?;
+    }
+    let mut failure = None;
+    let times = text::write(model, cache, prompt, args.tokens as usize, &mut sampler, |token| {
+        if tokens.is_end(token) {
+            return false;
+        }
+        let written = write!(out, "{}", stream.push(token)).and_then(|()| out.flush());
+        failure = written.err();
+        failure.is_none()
+    })?;
+    write!(out, "{}", stream.finish())?;
+    if let Some(error) = failure {
+        return Err(error).context("cannot write the text");
+    }
+    writeln!(out)?;
+    Ok(times)
+}
+
+/// Prints the time of each kernel of a token after others.
+fn print_profile(device: &WgslDevice, model: &Llama<Wgsl>, prompt: &[u32]) -> Result<()> {
+    const TOKENS: usize = 64;
+    let mut cache = model.cache(1, TOKENS);
+    let ids: Vec<u32> = prompt.iter().copied().cycle().take(cache.config().capacity).collect();
+    let (last, others) = ids.split_last().context("the prompt is empty")?;
+    model.read(others, &mut cache)?;
+    let (read, profile) = profiler::profile(device, || {
+        model.read(&[*last], &mut cache).map(|logits| logits.argmax(1).into_data())
+    })?;
+    read?;
+    eprintln!("{}", profile.table(By::Kernel, Column::Time));
     Ok(())
 }
