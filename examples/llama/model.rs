@@ -1,11 +1,13 @@
 //! The model: layers of attention and of products with a gate, as in Llama (H. Touvron et al., 2023).
 
+use std::collections::BTreeSet;
+
 use burn::module::Param;
 use burn::nn::{RmsNorm, RmsNormConfig};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{Tensor, TensorData, activation};
+use burn::tensor::{Bool, Tensor, TensorData, activation};
 use burn_wgsl::generate::{CacheFull, KvCache, KvCacheConfig};
 use thiserror::Error;
 
@@ -108,8 +110,8 @@ impl<B: Backend> Loader<'_, B> {
             Some(_) => None,
         };
         let expected = self.expected();
-        let unknown = |name: &&String| expected.iter().all(|(known, _)| known != *name);
-        let unknown = self.file.tensors().keys().filter(unknown);
+        let known: BTreeSet<&String> = expected.iter().map(|(name, _)| name).collect();
+        let unknown = self.file.tensors().keys().filter(|name| !known.contains(name));
         let unknown: Vec<String> =
             unknown.map(|name| format!("`{name}` is not supported")).collect();
         let mut problems: Vec<String> = expected.into_iter().filter_map(problem).collect();
@@ -202,11 +204,6 @@ impl<B: Backend> Llama<B> {
         })
     }
 
-    /// Returns the sizes.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// Returns an empty cache for so many sequences of `capacity` tokens.
     pub fn cache(&self, sequences: usize, capacity: usize) -> KvCache<B> {
         let Config { layers, kv_heads, .. } = self.config;
@@ -247,7 +244,7 @@ impl<B: Backend> Llama<B> {
         for (index, layer) in self.layers.iter().enumerate() {
             let attended = self.attend(index, layer, &rotation, &x, (cache, mask.as_ref()));
             x = x + layer.projection.forward(attended);
-            let normed = normed(&layer.feed_forward_norm, &x);
+            let normed = layer.feed_forward_norm.forward(x.clone());
             let [gate, up] =
                 layer.gate_and_up.forward(normed).chunk(2, 1).try_into().expect("two parts");
             x = x + layer.down.forward(activation::silu(gate) * up);
@@ -255,7 +252,7 @@ impl<B: Backend> Llama<B> {
         cache.advance(new);
         // Of a sequence, the last token only.
         let last = if sequences == 1 { x.slice([new - 1..new, 0..self.config.width]) } else { x };
-        Ok(self.output.forward(normed(&self.norm, &last)))
+        Ok(self.output.forward(self.norm.forward(last)))
     }
 
     /// Returns the embeddings of tokens, `[tokens, width]`.
@@ -278,14 +275,15 @@ impl<B: Backend> Llama<B> {
         layer: &Layer<B>,
         rotation: &Rotation<B>,
         x: &Tensor<B, 2>,
-        (cache, mask): (&mut KvCache<B>, Option<&Tensor<B, 4, burn::tensor::Bool>>),
+        (cache, mask): (&mut KvCache<B>, Option<&Tensor<B, 4, Bool>>),
     ) -> Tensor<B, 2> {
         let Config { heads, kv_heads, width, .. } = self.config;
         let (head, each) = (self.config.head_width(), heads / kv_heads);
         let [tokens, _] = x.dims();
         let sequences = cache.config().sequences;
         let new = tokens / sequences;
-        let qkv = rotation.apply(layer.qkv.forward(normed(&layer.attention_norm, x)), &self.config);
+        let normed = layer.attention_norm.forward(x.clone());
+        let qkv = rotation.apply(layer.qkv.forward(normed), &self.config);
         let [q, kv] = [0..heads, heads..heads + 2 * kv_heads]
             .map(|part| qkv.clone().slice([0..tokens, part]));
         let kv = kv.reshape([sequences, new, 2, kv_heads, head]).permute([2, 0, 3, 1, 4]);
@@ -309,8 +307,4 @@ impl<B: Backend> Llama<B> {
         let out = attention(q, repeated(keys), repeated(values), None, None, options);
         out.swap_dims(1, 2).reshape([tokens, width])
     }
-}
-
-fn normed<B: Backend>(norm: &RmsNorm<B>, x: &Tensor<B, 2>) -> Tensor<B, 2> {
-    norm.forward(x.clone())
 }

@@ -21,7 +21,7 @@ pub enum TextError {
     /// The device failed.
     #[error("the device failed: {0}")]
     Device(String),
-    /// The model has no next token: all logits are NaN.
+    /// The model has no next token: logits are NaN.
     #[error("the model computes NaN: its weights may be damaged")]
     NoToken,
 }

@@ -32,7 +32,6 @@ pub enum TokenizerError {
 #[derive(Debug)]
 pub struct Tokens {
     tokenizer: Tokenizer,
-    vocabulary: usize,
     /// Tokens that end a text.
     ends: BTreeSet<u32>,
     /// The token before every text, if the model was trained with one.
@@ -99,17 +98,7 @@ impl Tokens {
         ends.extend(id("tokenizer.ggml.eot_token_id")?);
         let has_begin = file.get("tokenizer.ggml.add_bos_token") == Some(&Value::Bool(true));
         let begin = if has_begin { id("tokenizer.ggml.bos_token_id")? } else { None };
-        Ok(Self { tokenizer, vocabulary: tokens.len(), ends, begin })
-    }
-
-    /// Returns the number of tokens.
-    pub fn len(&self) -> usize {
-        self.vocabulary
-    }
-
-    /// Returns whether there are no tokens.
-    pub fn is_empty(&self) -> bool {
-        self.vocabulary == 0
+        Ok(Self { tokenizer, ends, begin })
     }
 
     /// Returns the tokens of a text. What looks like a control token is text, and bytes that the vocabulary lacks are
