@@ -6,6 +6,7 @@ use burn_wgsl::train::BatchSize;
 use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use gpt::model::Sizes;
+use gpt::weights::Form;
 
 /// Train a small GPT of characters, in one or several precisions, and print text that it writes.
 #[derive(Parser)]
@@ -81,6 +82,19 @@ pub struct Args {
     #[arg(long, value_name = "X", default_value_t = 0.8, value_parser = parse_temperature)]
     pub temperature: f32,
 
+    /// The most likely characters among which one is chosen; 0: all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top_k: usize,
+
+    /// The probability of the most likely characters among which one is chosen
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_share)]
+    pub top_p: f32,
+
+    /// Forms of the weights in which the trained model is tested and writes text: f32, f16, int8, int4, or several
+    /// separated by commas
+    #[arg(long, value_name = "FORMS", value_delimiter = ',', default_value = "f32")]
+    pub weights: Vec<Form>,
+
     /// Write the measurements as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -116,5 +130,12 @@ fn parse_temperature(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
         _ => Err("expected a number of at least 0".into()),
+    }
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
+        _ => Err("expected a number above 0, and at most 1".into()),
     }
 }

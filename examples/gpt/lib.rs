@@ -5,3 +5,4 @@ pub mod corpus;
 pub mod model;
 pub mod sample;
 pub mod train;
+pub mod weights;

@@ -10,18 +10,21 @@ mod tests;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use burn::module::Module;
 use burn::tensor::Tensor;
+use burn_wgsl::generate::{Sampler, Sampling};
 use burn_wgsl::train::Stop;
 use burn_wgsl::{Precision, Wgsl, WgslDevice, memory, product_path};
 use digits::rng::Rng;
 use digits::weights;
 use gpt::corpus::Corpus;
 use gpt::model::Gpt;
-use gpt::sample::next_token;
+use gpt::sample::Writer;
 use gpt::train::Trainer;
+use gpt::weights::Form;
 
 use args::Args;
 
@@ -35,14 +38,23 @@ struct Run {
     batch: usize,
     /// The checksum of the trained weights.
     fingerprint: u32,
-    /// The mean loss of the test excerpts, in nats per token.
-    test_loss: f64,
+    /// The trained model with each form of its weights.
+    forms: Vec<Written>,
     /// Training tokens per second, without the first steps, which compile kernels.
     tokens_per_second: f64,
     /// The memory of training: `None` on the CPU.
     memory: Option<u64>,
     /// The steps that changed no parameter: `None` without a loss scale.
     skipped_steps: Option<u32>,
+}
+
+/// What a model is worth and how fast it writes, with a form of its weights.
+struct Written {
+    form: Form,
+    /// The mean loss of the test excerpts, in nats per token.
+    test_loss: f64,
+    /// Characters per second, without the first: `None` if fewer than two were written.
+    characters_per_second: Option<f64>,
 }
 
 fn main() -> ExitCode {
@@ -121,14 +133,25 @@ fn train(
     })?;
     let tokens_per_second = trained?;
     let model = trainer.model();
-    let test_loss = test_loss([batch, args.context as usize], corpus, &model, &device)?;
-    write_text(args, corpus, &model, &device)?;
+    let mut forms = Vec::new();
+    for &form in &args.weights {
+        let model = form.of(model.clone());
+        let test_loss = test_loss([batch, args.context as usize], corpus, &model, &device)?;
+        if args.weights.len() > 1 {
+            println!("\nweights {form}: test loss {test_loss:.4}");
+        }
+        let characters_per_second = write_text(args, corpus, model)?;
+        if let Some(speed) = characters_per_second {
+            println!("{speed:.0} characters per second");
+        }
+        forms.push(Written { form, test_loss, characters_per_second });
+    }
     let scaler = trainer.scaler();
     Ok(Run {
         precision,
         batch,
         fingerprint: weights::fingerprint(&model),
-        test_loss,
+        forms,
         tokens_per_second,
         memory: Some(measured.peak).filter(|&peak| peak > 0),
         skipped_steps: scaler.is_enabled().then(|| scaler.state().skipped_steps),
@@ -152,10 +175,10 @@ fn test_loss(
     Ok(mean.try_into_data()?.iter::<f64>().next().unwrap_or(f64::NAN))
 }
 
-/// Prints the prompt and the characters that follow.
-fn write_text(args: &Args, corpus: &Corpus, model: &Gpt<Wgsl>, device: &WgslDevice) -> Result<()> {
+/// Prints the prompt and the characters that follow. Returns how many were written per second.
+fn write_text(args: &Args, corpus: &Corpus, model: Gpt<Wgsl>) -> Result<Option<f64>> {
     if args.sample == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let mut tokens = corpus.encode(&args.prompt);
     if tokens.is_empty() {
@@ -163,17 +186,20 @@ fn write_text(args: &Args, corpus: &Corpus, model: &Gpt<Wgsl>, device: &WgslDevi
     }
     println!();
     print!("{}", corpus.decode(&tokens));
-    let mut rng = Rng(args.seed);
+    let Args { temperature, top_k, top_p, seed, .. } = *args;
+    let mut sampler = Sampler::new(Sampling { temperature, top_k, top_p }, seed);
+    let mut writer = Writer::new(model, tokens);
+    let mut start = None;
     for _ in 0..args.sample {
-        let context = &tokens[tokens.len().saturating_sub(args.context as usize)..];
-        let next = next_token(model, context, args.temperature, &mut rng, device);
-        let next = pollster::block_on(next)?;
+        let next = pollster::block_on(writer.next(&mut sampler))?;
         print!("{}", corpus.decode(&[next]));
         std::io::stdout().flush()?;
-        tokens.push(next);
+        // The first one is written after the whole prompt was read, and kernels were compiled.
+        start.get_or_insert_with(Instant::now);
     }
     println!();
-    Ok(())
+    let seconds = start.map_or(0.0, |start| start.elapsed().as_secs_f64());
+    Ok((args.sample > 1).then(|| f64::from(args.sample - 1) / seconds.max(1e-9)))
 }
 
 /// Returns a table of the runs.
@@ -187,11 +213,26 @@ fn table(runs: &[Run]) -> String {
         let memory = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         table += &row([
             &run.precision.to_string(),
-            &format!("{:.4}", run.test_loss),
+            &run.forms.first().map_or("-".to_owned(), |first| format!("{:.4}", first.test_loss)),
             &format!("{:.0}", run.tokens_per_second),
             &run.memory.map_or("-".to_owned(), memory),
             &run.skipped_steps.map_or("-".to_owned(), |count| count.to_string()),
         ]);
+    }
+    if runs.iter().all(|run| run.forms.len() == 1) {
+        return table;
+    }
+    table += "\n";
+    let row = |precision: &str, weights: &str, loss: &str, speed: &str| {
+        format!("{precision:9}  {weights:7}  {loss:>9}  {speed:>12}\n")
+    };
+    table += &row("precision", "weights", "test loss", "characters/s");
+    for run in runs {
+        for Written { form, test_loss, characters_per_second } in &run.forms {
+            let speed = characters_per_second.map_or("-".to_owned(), |speed| format!("{speed:.0}"));
+            let (precision, form) = (run.precision.to_string(), form.to_string());
+            table += &row(&precision, &form, &format!("{test_loss:.4}"), &speed);
+        }
     }
     table
 }
@@ -203,7 +244,12 @@ fn json(args: &Args, adapter: &str, corpus: &Corpus, runs: &[Run]) -> String {
             "precision": run.precision.to_string(),
             "batch": run.batch,
             "fingerprint": run.fingerprint,
-            "test_loss": run.test_loss,
+            "test_loss": run.forms.first().map(|first| first.test_loss),
+            "weights": run.forms.iter().map(|written| serde_json::json!({
+                "form": written.form.to_string(),
+                "test_loss": written.test_loss,
+                "characters_per_second": written.characters_per_second,
+            })).collect::<Vec<_>>(),
             "tokens_per_second": run.tokens_per_second,
             "memory_bytes": run.memory,
             "skipped_steps": run.skipped_steps,

@@ -53,6 +53,11 @@ impl Sampler {
         self.sampling
     }
 
+    /// Changes how tokens are chosen from now on.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
+        self.sampling = sampling;
+    }
+
     /// Returns the index of a token, given the logits of all. Tokens whose logit is NaN are never chosen; `None` if
     /// there is no other.
     pub fn choose(&mut self, logits: &[f32]) -> Option<usize> {

@@ -2,11 +2,12 @@
 //! tokens.
 
 use burn::module::Module;
+use burn_wgsl::generate::{Sampler, Sampling};
 use burn_wgsl::scaler::ScalerState;
-use burn_wgsl::{Precision, UnknownPrecision, WgslDevice, product_path, profiler};
+use burn_wgsl::{Precision, UnknownPrecision, Wgsl, WgslDevice, product_path, profiler};
 use gpt::corpus::Corpus;
 use gpt::model::Sizes;
-use gpt::sample::next_token;
+use gpt::sample::Writer;
 use gpt::train::Trainer;
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -60,6 +61,9 @@ pub struct Gpt {
     rng: Rng,
     /// Tokens of the current text: the prompt and the generated tokens.
     generated: Vec<i32>,
+    /// Writes that text. A step of training ends it: keys and values of other weights are kept in it.
+    writer: Option<Writer<Wgsl>>,
+    sampler: Sampler,
 }
 
 #[wasm_bindgen]
@@ -85,6 +89,8 @@ impl Gpt {
             corpus,
             rng: Rng(u64::from(seed)),
             generated: Vec::new(),
+            writer: None,
+            sampler: Sampler::new(Sampling::GREEDY, seed.into()),
         })
     }
 
@@ -118,6 +124,7 @@ impl Gpt {
         let start = Instant::now();
         let size = [BATCH_SIZE, self.sizes.context];
         let mut losses = Vec::with_capacity(steps);
+        self.writer = None;
         let scope = self.trainer.precision_scope();
         for _ in 0..steps {
             let all = 0..self.corpus.len();
@@ -153,6 +160,7 @@ impl Gpt {
     /// Starts a new text from a prompt. Returns the prompt without the characters that are not in
     /// the vocabulary.
     pub fn start_text(&mut self, prompt: &str) -> String {
+        self.writer = None;
         self.generated = self.corpus.encode(prompt);
         let used_prompt = self.corpus.decode(&self.generated);
         if self.generated.is_empty() {
@@ -169,11 +177,13 @@ impl Gpt {
                 "the temperature is {temperature}; it must be finite and at least 0"
             )));
         }
-        let model = self.trainer.model();
-        let start = self.generated.len().saturating_sub(self.sizes.context);
-        let context = &self.generated[start..];
-        let token = next_token(&model, context, temperature, &mut self.rng, &self.device);
-        let token = token.await.map_err(js_error)?;
+        self.sampler.set_sampling(Sampling { temperature, ..Sampling::GREEDY });
+        let mut writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Writer::new(self.trainer.model(), self.generated.clone()),
+        };
+        let token = writer.next(&mut self.sampler).await.map_err(js_error)?;
+        self.writer = Some(writer);
         self.generated.push(token);
         Ok(self.corpus.decode(&[token]))
     }

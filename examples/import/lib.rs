@@ -1,0 +1,7 @@
+//! Models from files of PyTorch, safetensors and ONNX, and the way back.
+
+pub mod file;
+pub mod fold;
+pub mod models;
+pub mod onnx;
+pub mod torch;
