@@ -23,6 +23,7 @@
 //!   weights, the search for a batch size. `scaler` scales losses for f16.
 //! - `generate` (feature `generate`) has parts of a program that writes text: a cache of keys and values, the choice of
 //!   a token.
+//! - `serve` (feature `serve`) has parts of a program that answers requests: a queue that joins them, sizes of batches.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.
@@ -84,6 +85,8 @@ pub mod generate;
 pub mod parallel;
 #[cfg(feature = "train")]
 pub mod scaler;
+#[cfg(feature = "serve")]
+pub mod serve;
 #[cfg(feature = "train")]
 pub mod train;
 mod variables;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
-use burn::tensor::{ElementConversion, FloatDType, Tensor};
+use burn::tensor::{FloatDType, Tensor};
 use burn_wgsl::generate::{CacheFull, KvCache, Sampler};
 use thiserror::Error;
 
@@ -57,12 +57,8 @@ pub fn write<B: Backend>(
     mut accept: impl FnMut(u32) -> bool,
 ) -> Result<Times, TextError> {
     let start = Instant::now();
-    cache.check_room(prompt.len())?;
-    let mut logits = None;
-    for chunk in prompt.chunks(CHUNK) {
-        logits = Some(model.read(chunk, cache)?);
-    }
-    let mut token = choose(logits.ok_or(TextError::EmptyPrompt)?, sampler)?;
+    let logits = read_all(model, cache, prompt)?.ok_or(TextError::EmptyPrompt)?;
+    let mut token = choose_one(logits, sampler)?;
     let prompt = (prompt.len(), start.elapsed());
     let start = Instant::now();
     let mut written = 0;
@@ -70,24 +66,68 @@ pub fn write<B: Backend>(
         if !accept(token) || count == limit || cache.check_room(1).is_err() {
             break;
         }
-        token = choose(model.read(&[token], cache)?, sampler)?;
+        token = choose_one(model.read(&[token], cache)?, sampler)?;
         written += 1;
     }
     Ok(Times { prompt, written: (written, start.elapsed()) })
 }
 
-/// Returns the next token of the only sequence.
-fn choose<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result<u32, TextError> {
+/// Reads any number of tokens of the only sequence of a cache. Returns the logits after the last; `None` if there are no
+/// tokens.
+///
+/// # Errors
+///
+/// Returns an error if the cache has no room.
+pub fn read_all<B: Backend>(
+    model: &Llama<B>,
+    cache: &mut KvCache<B>,
+    tokens: &[u32],
+) -> Result<Option<Tensor<B, 2>>, CacheFull> {
+    cache.check_room(tokens.len())?;
+    let mut logits = None;
+    for chunk in tokens.chunks(CHUNK) {
+        logits = Some(model.read(chunk, cache)?);
+    }
+    Ok(logits)
+}
+
+fn choose_one<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result<u32, TextError> {
+    let chosen = choose(logits, [Some(sampler)])?;
+    chosen.into_iter().flatten().next().unwrap_or(Err(TextError::NoToken))
+}
+
+/// Returns the next token of each sequence, given the logits `[sequences, vocabulary]`; `None` where there is no sampler.
+///
+/// # Errors
+///
+/// Returns an error if the device fails. A sequence whose logits are NaN has an error of its own.
+pub fn choose<'a, B: Backend>(
+    logits: Tensor<B, 2>,
+    samplers: impl IntoIterator<Item = Option<&'a mut Sampler>>,
+) -> Result<Vec<Option<Result<u32, TextError>>>, TextError> {
     let failed = |error: &dyn std::fmt::Display| TextError::Device(error.to_string());
-    if sampler.sampling().is_greedy() {
-        // The largest logit and its index are read, and not the logits of all. Indices below 2^24 are exact in f32.
-        let (largest, index) = logits.cast(FloatDType::F32).max_dim_with_indices(1);
+    let mut samplers: Vec<Option<&mut Sampler>> = samplers.into_iter().collect();
+    let logits = logits.cast(FloatDType::F32);
+    if samplers.iter().flatten().all(|sampler| sampler.sampling().is_greedy()) {
+        // The largest logits and their indices are read, and not the logits of all. Indices below 2^24 are exact in
+        // f32.
+        let (largest, index) = logits.max_dim_with_indices(1);
         let found = Tensor::cat(vec![largest, index.float().cast(FloatDType::F32)], 1);
         let found = found.try_into_data().map_err(|error| failed(&error))?;
         let found: Vec<f32> = found.iter::<f32>().collect();
-        return if found[0].is_nan() { Err(TextError::NoToken) } else { Ok(found[1] as u32) };
+        let token = |found: &[f32]| match found[0].is_nan() {
+            true => Err(TextError::NoToken),
+            false => Ok(found[1] as u32),
+        };
+        let chosen = found.chunks(2).zip(&samplers);
+        return Ok(chosen.map(|(found, of)| of.as_ref().map(|_| token(found))).collect());
     }
-    let data = logits.cast(FloatDType::F32).try_into_data().map_err(|error| failed(&error))?;
-    let logits: Vec<f32> = data.iter::<f32>().map(ElementConversion::elem).collect();
-    sampler.choose(&logits).map(|index| index as u32).ok_or(TextError::NoToken)
+    let vocabulary = logits.dims()[1];
+    let data = logits.try_into_data().map_err(|error| failed(&error))?;
+    let logits: Vec<f32> = data.iter::<f32>().collect();
+    let token = |sampler: &mut Sampler, logits: &[f32]| {
+        sampler.choose(logits).map(|index| index as u32).ok_or(TextError::NoToken)
+    };
+    let rows = logits.chunks(vocabulary).zip(&mut samplers);
+    Ok(rows.map(|(row, of)| of.as_mut().map(|sampler| token(sampler, row))).collect())
 }

@@ -1,6 +1,7 @@
 //! Tokens of text: byte pairs, with the vocabulary and the merges of a GGUF file.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use thiserror::Error;
 use tokenizers::models::bpe::{BPE, Vocab};
@@ -31,7 +32,7 @@ pub enum TokenizerError {
 /// The tokens of a model.
 #[derive(Debug)]
 pub struct Tokens {
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     /// Tokens that end a text.
     ends: BTreeSet<u32>,
     /// The token before every text, if the model was trained with one.
@@ -98,7 +99,7 @@ impl Tokens {
         ends.extend(id("tokenizer.ggml.eot_token_id")?);
         let has_begin = file.get("tokenizer.ggml.add_bos_token") == Some(&Value::Bool(true));
         let begin = if has_begin { id("tokenizer.ggml.bos_token_id")? } else { None };
-        Ok(Self { tokenizer, ends, begin })
+        Ok(Self { tokenizer: Arc::new(tokenizer), ends, begin })
     }
 
     /// Returns the tokens of a text. What looks like a control token is text, and bytes that the vocabulary lacks are
@@ -134,20 +135,20 @@ impl Tokens {
     }
 
     /// Returns a stream that turns tokens into text, as soon as they are whole characters.
-    pub fn stream(&self) -> TextStream<'_> {
-        TextStream { tokens: &self.tokenizer, pending: Vec::new() }
+    pub fn stream(&self) -> TextStream {
+        TextStream { tokens: self.tokenizer.clone(), pending: Vec::new() }
     }
 }
 
 /// Text of tokens that arrive one by one.
 #[derive(Debug)]
-pub struct TextStream<'a> {
-    tokens: &'a Tokenizer,
+pub struct TextStream {
+    tokens: Arc<Tokenizer>,
     /// Tokens whose text may not be whole.
     pending: Vec<u32>,
 }
 
-impl TextStream<'_> {
+impl TextStream {
     /// Adds a token. Returns the text that is whole now.
     pub fn push(&mut self, token: u32) -> String {
         self.pending.push(token);

@@ -1,4 +1,4 @@
-//! Gradients, mixed precision, models, and parts of loops that train or write text.
+//! Gradients, mixed precision, models, and parts of programs that train, write text or answer requests.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -29,6 +29,8 @@ mod networks;
 mod parallel;
 #[cfg(feature = "train")]
 mod pipeline;
+#[cfg(feature = "serve")]
+mod requests;
 #[cfg(feature = "train")]
 mod resumed;
 #[cfg(feature = "train")]

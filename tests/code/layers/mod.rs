@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use uses::{Crate, Uses, circles};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "variables",
     "device",
     "runtime",
@@ -26,6 +26,7 @@ const LAYERS: [&str; 21] = [
     "interop",
     "vision",
     "generate",
+    "serve",
     "scaler",
     "timing",
     "train",

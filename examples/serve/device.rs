@@ -1,0 +1,95 @@
+//! A device that may be lost, as after a driver reset, and is opened again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use burn_wgsl::WgslDevice;
+
+use crate::metrics::Metrics;
+
+/// How long the thread of a model waits after each failure in a row, before it gives up: a driver needs some time after a
+/// reset.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(10)];
+
+/// Runs `work`, and returns its error, or the panic of an op as an error: Burn's ops return tensors, not results, so an op
+/// that fails panics.
+///
+/// # Errors
+///
+/// Returns the error or the panic of `work`.
+pub fn attempt<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Err(anyhow!("{}", message.unwrap_or_else(|| "an op panicked".to_owned())))
+    })
+}
+
+/// A model that is loaded again when its device fails.
+pub struct Reopened<M, F> {
+    device: WgslDevice,
+    open: F,
+    model: Option<M>,
+    /// Failures since the last success.
+    failures: usize,
+}
+
+impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
+    /// Loads the model.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `open`.
+    pub fn new(device: WgslDevice, mut open: F) -> Result<Self> {
+        let model = attempt(&mut open)?;
+        Ok(Self { device, open, model: Some(model), failures: 0 })
+    }
+
+    /// Returns the model, unless it could not be loaded again.
+    pub fn model(&mut self) -> Option<&mut M> {
+        self.model.as_mut()
+    }
+
+    /// Computes with the model. If that fails, opens the device and loads the model again, and tries once more. `work` is
+    /// told whether the model is a new one.
+    ///
+    /// # Errors
+    ///
+    /// Returns the last error after several failures in a row.
+    pub fn run<R>(
+        &mut self,
+        metrics: &Metrics,
+        mut work: impl FnMut(&mut M, bool) -> Result<R>,
+    ) -> Result<R> {
+        let mut is_new = false;
+        loop {
+            let result = match &mut self.model {
+                Some(model) => attempt(|| work(model, is_new)),
+                None => Err(anyhow!("the model could not be loaded")),
+            };
+            let error = match result {
+                Ok(result) => {
+                    self.failures = 0;
+                    return Ok(result);
+                }
+                Err(error) => error,
+            };
+            let Some(wait) = WAITS.get(self.failures) else { return Err(error) };
+            self.failures += 1;
+            log::warn!("the device failed, and is opened again: {error:#}");
+            metrics.reopened.inc();
+            sleep(*wait);
+            self.model = None;
+            // The next tensor opens the device again.
+            burn_wgsl::close(&self.device)?;
+            match attempt(&mut self.open) {
+                Ok(model) => self.model = Some(model),
+                Err(error) => log::warn!("the model could not be loaded: {error:#}"),
+            }
+            is_new = true;
+        }
+    }
+}
