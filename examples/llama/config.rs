@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::gguf::{Gguf, GgufError, Value};
+use crate::gguf::{GgufError, Header, Value};
 
 /// The sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ impl Config {
     /// # Errors
     ///
     /// Returns an error if the model has another architecture, a size is missing, or sizes do not fit each other.
-    pub fn read(file: &Gguf) -> Result<Self, ConfigError> {
+    pub fn read(file: &Header) -> Result<Self, ConfigError> {
         let architecture = file.string("general.architecture")?;
         if architecture != "llama" {
             return Err(ConfigError::Architecture(architecture.to_owned()));
@@ -78,7 +78,7 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self, file: &Gguf) -> Result<(), ConfigError> {
+    fn check(&self, file: &Header) -> Result<(), ConfigError> {
         let Self { vocabulary, layers, width, hidden, heads, kv_heads, context, .. } = *self;
         if [vocabulary, layers, width, hidden, heads, kv_heads, context].contains(&0) {
             return Err(ConfigError::Sizes(format!("a size is 0: {self:?}")));

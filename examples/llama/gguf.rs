@@ -71,17 +71,23 @@ pub struct TensorInfo {
     /// How the numbers are stored.
     pub block_type: BlockType,
     /// The first byte of the tensor in the file.
-    start: u64,
+    pub start: u64,
     /// Its bytes.
-    bytes: u64,
+    pub bytes: u64,
+}
+
+/// Everything of a file but the numbers of its tensors.
+#[derive(Debug)]
+pub struct Header {
+    metadata: BTreeMap<String, Value>,
+    tensors: BTreeMap<String, TensorInfo>,
 }
 
 /// An open file.
 #[derive(Debug)]
 pub struct Gguf {
     file: File,
-    metadata: BTreeMap<String, Value>,
-    tensors: BTreeMap<String, TensorInfo>,
+    header: Header,
 }
 
 /// The most axes of a tensor.
@@ -96,14 +102,13 @@ impl Gguf {
     /// do not fit the file.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let file = File::open(path)?;
-        let mut reader = Reader::new(&file)?;
-        let (metadata, tensors) = reader.header()?;
-        Ok(Self { file, metadata, tensors })
+        let header = Header::read(BufReader::new(&file), file.metadata()?.len())?;
+        Ok(Self { file, header })
     }
 
-    /// Returns the tensors by their names.
-    pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
-        &self.tensors
+    /// Returns everything but the numbers.
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
     /// Returns the shape of a tensor, and the bytes of its blocks.
@@ -113,11 +118,29 @@ impl Gguf {
     /// Returns an error if there is no such tensor, or the file cannot be read.
     pub fn read(&mut self, name: &str) -> Result<(TensorInfo, Vec<u8>), GgufError> {
         let missing = || GgufError::MissingTensor(name.to_owned());
-        let info = self.tensors.get(name).ok_or_else(missing)?.clone();
+        let info = self.header.tensors.get(name).ok_or_else(missing)?.clone();
         let mut bytes = vec![0; info.bytes as usize];
         self.file.seek(SeekFrom::Start(info.start))?;
         self.file.read_exact(&mut bytes)?;
         Ok((info, bytes))
+    }
+}
+
+impl Header {
+    /// Reads the beginning of a file that has `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the input fails or ends, or has another format or version, or lengths or positions in it do
+    /// not fit the file.
+    pub fn read(input: impl Read, len: u64) -> Result<Self, GgufError> {
+        let (metadata, tensors) = Reader { input, position: 0, len }.header()?;
+        Ok(Self { metadata, tensors })
+    }
+
+    /// Returns the tensors by their names.
+    pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
+        &self.tensors
     }
 
     /// Returns a value, if there is one for the key.
@@ -225,20 +248,16 @@ impl ValueType {
     }
 }
 
-type Header = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
+type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
 
 /// Reads numbers and strings, and knows how much is left.
-struct Reader<'a> {
-    input: BufReader<&'a File>,
+struct Reader<R> {
+    input: R,
     position: u64,
     len: u64,
 }
 
-impl<'a> Reader<'a> {
-    fn new(file: &'a File) -> io::Result<Self> {
-        Ok(Self { input: BufReader::new(file), position: 0, len: file.metadata()?.len() })
-    }
-
+impl<R: Read> Reader<R> {
     fn damaged(&self, problem: impl Into<String>) -> GgufError {
         GgufError::Damaged { position: self.position, problem: problem.into() }
     }
@@ -277,8 +296,12 @@ impl<'a> Reader<'a> {
 
     fn string(&mut self) -> Result<String, GgufError> {
         let len = self.count(1, "bytes of a string")?;
-        let mut bytes = vec![0; len];
-        self.input.read_exact(&mut bytes)?;
+        // The file may be one that is still arriving: memory is taken for what is there.
+        let mut bytes = Vec::new();
+        let read = self.input.by_ref().take(len as u64).read_to_end(&mut bytes)?;
+        if read < len {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
         self.position += len as u64;
         String::from_utf8(bytes).map_err(|_| self.damaged("a string is not UTF-8"))
     }
@@ -344,7 +367,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn header(&mut self) -> Result<Header, GgufError> {
+    fn header(&mut self) -> Result<Contents, GgufError> {
         let magic = self.bytes::<4>()?;
         if magic != *b"GGUF" {
             return Err(GgufError::Magic(magic));

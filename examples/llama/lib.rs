@@ -7,5 +7,6 @@ pub mod gguf;
 pub mod linear;
 pub mod model;
 pub mod rotary;
+pub mod stream;
 pub mod text;
 pub mod tokenizer;

@@ -123,7 +123,7 @@ fn run(args: &Args) -> Result<()> {
     };
     let in_file = || format!("cannot load {}", args.model.display());
     let mut file = Gguf::open(&args.model).with_context(in_file)?;
-    let tokens = Tokens::read(&file).with_context(in_file)?;
+    let tokens = Tokens::read(file.header()).with_context(in_file)?;
     let prompt = match (&args.prompt, &args.ask) {
         (Some(prompt), _) => tokens.prompt(prompt)?,
         (None, ask) => {
@@ -132,7 +132,7 @@ fn run(args: &Args) -> Result<()> {
         }
     };
     ensure!(!prompt.is_empty(), "the prompt is empty");
-    let config = Config::read(&file).with_context(in_file)?;
+    let config = Config::read(file.header()).with_context(in_file)?;
     let positions = (args.context as usize).min(config.context);
     if positions < args.context as usize {
         eprintln!("the model reads at most {positions} tokens: --context is larger");

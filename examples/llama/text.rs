@@ -92,7 +92,7 @@ pub fn read_all<B: Backend>(
 }
 
 fn choose_one<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result<u32, TextError> {
-    let chosen = choose(logits, [Some(sampler)])?;
+    let chosen = pollster::block_on(choose(logits, [Some(sampler)]))?;
     chosen.into_iter().flatten().next().unwrap_or(Err(TextError::NoToken))
 }
 
@@ -101,7 +101,7 @@ fn choose_one<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result
 /// # Errors
 ///
 /// Returns an error if the device fails. A sequence whose logits are NaN has an error of its own.
-pub fn choose<'a, B: Backend>(
+pub async fn choose<'a, B: Backend>(
     logits: Tensor<B, 2>,
     samplers: impl IntoIterator<Item = Option<&'a mut Sampler>>,
 ) -> Result<Vec<Option<Result<u32, TextError>>>, TextError> {
@@ -113,7 +113,7 @@ pub fn choose<'a, B: Backend>(
         // f32.
         let (largest, index) = logits.max_dim_with_indices(1);
         let found = Tensor::cat(vec![largest, index.float().cast(FloatDType::F32)], 1);
-        let found = found.try_into_data().map_err(|error| failed(&error))?;
+        let found = found.into_data_async().await.map_err(|error| failed(&error))?;
         let found: Vec<f32> = found.iter::<f32>().collect();
         let token = |found: &[f32]| match found[0].is_nan() {
             true => Err(TextError::NoToken),
@@ -123,7 +123,7 @@ pub fn choose<'a, B: Backend>(
         return Ok(chosen.map(|(found, of)| of.as_ref().map(|_| token(found))).collect());
     }
     let vocabulary = logits.dims()[1];
-    let data = logits.try_into_data().map_err(|error| failed(&error))?;
+    let data = logits.into_data_async().await.map_err(|error| failed(&error))?;
     let logits: Vec<f32> = data.iter::<f32>().collect();
     let token = |sampler: &mut Sampler, logits: &[f32]| {
         sampler.choose(logits).map(|index| index as u32).ok_or(TextError::NoToken)

@@ -10,7 +10,7 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer};
 
-use crate::gguf::{Gguf, GgufError, Value};
+use crate::gguf::{GgufError, Header, Value};
 
 /// Why a file's tokens cannot be used.
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ impl Tokens {
     /// # Errors
     ///
     /// Returns an error if tokens are missing, damaged or of another kind.
-    pub fn read(file: &Gguf) -> Result<Self, TokenizerError> {
+    pub fn read(file: &Header) -> Result<Self, TokenizerError> {
         let kind = file.string("tokenizer.ggml.model")?;
         if kind != "gpt2" {
             return Err(TokenizerError::Kind(kind.to_owned()));

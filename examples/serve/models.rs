@@ -82,8 +82,8 @@ pub fn start_text(
 ) -> Result<(TextModel, JoinHandle<Result<()>>)> {
     let in_file = || format!("cannot load {}", path.display());
     let mut file = Gguf::open(path).with_context(in_file)?;
-    let tokens = Arc::new(Tokens::read(&file).with_context(in_file)?);
-    let config = Config::read(&file).with_context(in_file)?;
+    let tokens = Arc::new(Tokens::read(file.header()).with_context(in_file)?);
+    let config = Config::read(file.header()).with_context(in_file)?;
     let capacity = sizes.texts.capacity.min(config.context);
     ensure!(capacity > 1, "{} reads {} tokens at most", path.display(), config.context);
     let texts = writer::Sizes { capacity, ..sizes.texts };

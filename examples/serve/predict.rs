@@ -72,7 +72,7 @@ pub fn texts(
 ) -> Result<usize> {
     let in_file = || format!("cannot load {}", model.display());
     let mut file = Gguf::open(model).with_context(in_file)?;
-    let tokens = Tokens::read(&file).with_context(in_file)?;
+    let tokens = Tokens::read(file.header()).with_context(in_file)?;
     let model: Llama<Wgsl> =
         Llama::load(&mut file, sizes.texts.capacity, sizes.form, &device).with_context(in_file)?;
     let mut cache = model.cache(1, sizes.texts.capacity);

@@ -208,7 +208,7 @@ fn step<F: FnMut() -> Result<Writer>>(
         let last: Vec<u32> = places.iter().map(last).collect();
         let logits = writer.model.read(&last, &mut writer.cache)?;
         let samplers = places.iter_mut().map(|running| running.as_mut().map(|r| &mut r.sampler));
-        Ok((text::choose(logits, samplers)?, writer.capacity()))
+        Ok((pollster::block_on(text::choose(logits, samplers))?, writer.capacity()))
     })?;
     let mut left = Vec::new();
     for ((place, running), token) in places.iter_mut().enumerate().zip(chosen) {

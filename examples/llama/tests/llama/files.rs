@@ -25,18 +25,21 @@ fn values_and_tensors_are_read() {
     file.tensor("x", &[2, 3], 0, (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect());
     file.tensor("y", &[2], 1, vec![0, 0x3c, 0, 0xc0]);
     let mut file = open(&file.bytes()).expect("the file is right");
-    assert_eq!(file.get("signed"), Some(&Value::Signed(-7)));
-    assert_eq!(file.get("flag"), Some(&Value::Bool(true)));
-    assert_eq!(file.float("double").ok(), Some(0.25));
-    assert_eq!(file.integers("bytes").ok(), Some(&[-1, 2][..]));
+    assert_eq!(file.header().get("signed"), Some(&Value::Signed(-7)));
+    assert_eq!(file.header().get("flag"), Some(&Value::Bool(true)));
+    assert_eq!(file.header().float("double").ok(), Some(0.25));
+    assert_eq!(file.header().integers("bytes").ok(), Some(&[-1, 2][..]));
     let (info, bytes) = file.read("x").expect("it is there");
     assert_eq!(info.shape, [2, 3]);
     assert_eq!(info.block_type.floats(&bytes), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     let (info, bytes) = file.read("y").expect("it is there");
     assert_eq!(info.block_type.floats(&bytes), [1.0, -2.0]);
     assert!(matches!(file.read("z"), Err(GgufError::MissingTensor(name)) if name == "z"));
-    assert!(matches!(file.size("z"), Err(GgufError::MissingKey(_))));
-    assert!(matches!(file.string("flag"), Err(GgufError::KeyType { found: "a boolean", .. })));
+    assert!(matches!(file.header().size("z"), Err(GgufError::MissingKey(_))));
+    assert!(matches!(
+        file.header().string("flag"),
+        Err(GgufError::KeyType { found: "a boolean", .. })
+    ));
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn models_that_are_not_supported_are_named() {
     let config = |change: &dyn Fn(&mut File)| {
         let mut file = File::default();
         change(&mut file);
-        Config::read(&open(&file.bytes()).expect("the file is right"))
+        Config::read(open(&file.bytes()).expect("the file is right").header())
     };
     let error =
         config(&|file| file.text("general.architecture", "gpt-j")).expect_err("it is another");
@@ -138,7 +141,8 @@ fn models_that_are_not_supported_are_named() {
         config(&|file| file.text("general.architecture", "llama")).expect_err("sizes are missing");
     assert!(error.to_string().contains("no `"), "{error}");
     let bytes = small.bytes();
-    let config = Config::read(&open(&bytes).expect("the file is right")).expect("the sizes fit");
+    let config =
+        Config::read(open(&bytes).expect("the file is right").header()).expect("the sizes fit");
     assert_eq!((config.layers, config.head_width(), config.kv_heads), (2, 16, 2));
     // Four heads of queries do not share three of keys. Sizes that are not those of the tensors or tokens.
     let changes: [(&str, [u8; 4]); 5] = [
@@ -153,13 +157,13 @@ fn models_that_are_not_supported_are_named() {
         let at = find(&bytes, &key) + key.len() + 4;
         let mut changed = bytes.clone();
         changed[at..at + 4].copy_from_slice(&value);
-        let error = Config::read(&open(&changed).expect("the file is right"));
+        let error = Config::read(open(&changed).expect("the file is right").header());
         let error = error.expect_err("sizes do not fit");
         assert!(matches!(error, ConfigError::Sizes(_)), "{error}");
     }
     let mut file = small.clone();
     file.size("llama.vocab_size", 1);
-    let error = Config::read(&open(&file.bytes()).expect("the file is right"));
+    let error = Config::read(open(&file.bytes()).expect("the file is right").header());
     assert!(matches!(error, Err(ConfigError::Sizes(_))));
     // Two tensors in the place of one.
     let second = string("blk.0.ffn_up.weight");

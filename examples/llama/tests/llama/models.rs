@@ -6,6 +6,7 @@ use burn_wgsl::{Wgsl, WgslDevice};
 use llama::gguf::Gguf;
 use llama::linear::Form;
 use llama::model::{Llama, LoadError};
+use llama::stream::{Stream, StreamError};
 
 use crate::fixture::{File, Small, written};
 
@@ -174,4 +175,45 @@ fn missing_and_misshapen_tensors_are_listed_together() {
         Llama::<Wgsl>::load(&mut empty, 64, Form::F32, &WgslDevice::Cpu),
         Err(LoadError::Config(_))
     ));
+}
+
+/// Bytes that arrive in pieces of any length give the same model.
+#[test]
+fn models_are_loaded_while_their_bytes_arrive() {
+    let small = Small::new();
+    let bytes = small.file.bytes();
+    let device = WgslDevice::Cpu;
+    let expected = load(&small, Form::Stored, &device);
+    let tokens = [5, 60, 100];
+    let logits = |model: &Llama<Wgsl>| {
+        let mut cache = model.cache(1, 12);
+        values(model.read(&tokens, &mut cache).expect("there is room"))
+    };
+    for piece in [1000, 4096, 70_001, bytes.len()] {
+        let mut stream = Stream::<Wgsl>::new(bytes.len() as u64, 64, Form::Stored, &device);
+        for part in bytes.chunks(piece) {
+            stream.push(part).expect("the file is right");
+        }
+        assert_eq!(stream.arrived(), bytes.len() as u64);
+        let (model, words) = stream.finish().expect("it is whole");
+        assert_eq!(logits(&model), logits(&expected), "pieces of {piece} bytes");
+        assert!(words.control("<|im_end|>").is_some());
+    }
+    // One that ends too early, and one that does not end.
+    let new = |len: usize| Stream::<Wgsl>::new(len as u64, 64, Form::Stored, &device);
+    for len in [0, 100, bytes.len() / 2, bytes.len() - 1] {
+        let mut stream = new(bytes.len());
+        stream.push(&bytes[..len]).expect("nothing is wrong yet");
+        let error = stream.finish().expect_err("it is cut");
+        assert!(matches!(error, StreamError::Cut { .. }), "{error}");
+    }
+    let mut stream = new(bytes.len() - 1);
+    assert!(matches!(stream.push(&bytes), Err(StreamError::TooLong(_))));
+    // A file that says that it is longer than it is.
+    let mut stream = new(bytes.len() - 1);
+    let error = stream.push(&bytes[..bytes.len() - 1]).expect_err("a tensor is beyond the file");
+    assert!(error.to_string().contains("beyond the file"), "{error}");
+    let mut stream = new(1 << 17);
+    let error = stream.push(&vec![7; 1 << 17]).expect_err("it is no model");
+    assert!(error.to_string().contains("no GGUF file"), "{error}");
 }

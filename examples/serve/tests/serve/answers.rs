@@ -19,7 +19,7 @@ use crate::server::{self, FILES, Server, program};
 /// Returns the text of the model alone, of at most so many tokens, and their number.
 fn text_alone(prompt: &str, limit: usize) -> (String, usize) {
     let mut file = Gguf::open(&FILES.path("small.gguf")).expect("it is right");
-    let tokens = Tokens::read(&file).expect("they are right");
+    let tokens = Tokens::read(file.header()).expect("they are right");
     let model: Llama<Wgsl> =
         Llama::load(&mut file, 256, Form::F32, &WgslDevice::Cpu).expect("it is right");
     let mut cache = model.cache(1, 256);
