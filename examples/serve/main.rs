@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p serve -- --help` lists the commands.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -130,7 +131,9 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Http(args) => run_http(&args),
         Command::Predict(args) => run_predict(&args),
-        Command::Load(args) => load::run(&args).map(|report| print!("{report}")),
+        Command::Load(args) => load::run(&args).and_then(|report| {
+            write!(std::io::stdout(), "{report}").context("the report cannot be written")
+        }),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,8 @@ mod parameters;
 #[cfg(feature = "demos")]
 mod race;
 mod script;
+#[cfg(feature = "text")]
+mod text;
 
 #[cfg(feature = "checks")]
 mod checks;

@@ -83,6 +83,145 @@ export async function example_page_fits_a_line({ page, go, shot }) {
   assert.match(await page.textContent("output"), /CPU/);
 }
 
+/** Returns the bytes of a tiny language model: one layer, random weights, a token for each byte. */
+function tinyModel() {
+  const [width, hidden, heads] = [32, 64, 2];
+  const parts = [];
+  const number = (value, bytes) => {
+    const buffer = Buffer.alloc(bytes);
+    if (bytes === 8) buffer.writeBigUInt64LE(BigInt(value));
+    else buffer.writeUInt32LE(value);
+    return buffer;
+  };
+  const string = (text) => Buffer.concat([number(Buffer.byteLength(text), 8), Buffer.from(text)]);
+  const key = (name, type, value) => parts.push(string(name), number(type, 4), value);
+  const size = (name, value) => key(name, 4, number(value, 4));
+  const float = (name, value) => {
+    const buffer = Buffer.alloc(4);
+    buffer.writeFloatLE(value);
+    key(name, 6, buffer);
+  };
+  const list = (name, type, values) =>
+    key(name, 9, Buffer.concat([number(type, 4), number(values.length, 8), ...values]));
+  // As in GPT-2: printable bytes are themselves, and the others follow code point 256.
+  let other = 256;
+  const isPrintable = (byte) =>
+    (byte > 32 && byte < 127) || (byte > 160 && byte < 173) || byte > 173;
+  const letters = Array.from({ length: 256 }, (_, byte) =>
+    String.fromCodePoint(isPrintable(byte) ? byte : other++),
+  );
+  const tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", ...letters];
+  key("general.architecture", 8, string("llama"));
+  size("llama.block_count", 1);
+  size("llama.context_length", 64);
+  size("llama.embedding_length", width);
+  size("llama.feed_forward_length", hidden);
+  size("llama.attention.head_count", heads);
+  float("llama.attention.layer_norm_rms_epsilon", 1e-5);
+  key("tokenizer.ggml.model", 8, string("gpt2"));
+  key("tokenizer.ggml.pre", 8, string("smollm"));
+  list("tokenizer.ggml.tokens", 8, tokens.map(string));
+  list("tokenizer.ggml.merges", 8, []);
+  list("tokenizer.ggml.token_type", 5, tokens.map((_, index) => number(index < 3 ? 3 : 1, 4)));
+  const keys = 12;
+  const layer = {
+    attn_norm: [width],
+    attn_q: [width, width],
+    attn_k: [width, width],
+    attn_v: [width, width],
+    attn_output: [width, width],
+    ffn_norm: [width],
+    ffn_gate: [hidden, width],
+    ffn_up: [hidden, width],
+    ffn_down: [width, hidden],
+  };
+  const tensors = { token_embd: [tokens.length, width], output_norm: [width] };
+  for (const [name, shape] of Object.entries(layer)) tensors[`blk.0.${name}`] = shape;
+  let start = 0;
+  const data = [];
+  Object.entries(tensors).forEach(([name, shape], tensor) => {
+    const count = shape.reduce((product, axis) => product * axis);
+    const values = Float32Array.from({ length: count }, (_, i) =>
+      shape.length === 1 ? 1 : (((i * 7919 + tensor * 104729) % 2003) / 1001 - 1) / 2,
+    );
+    parts.push(string(`${name}.weight`), number(shape.length, 4));
+    for (const axis of shape.toReversed()) parts.push(number(axis, 8));
+    parts.push(number(0, 4), number(start, 8));
+    data.push(Buffer.from(values.buffer));
+    start += values.byteLength;
+  });
+  const count = Object.keys(tensors).length;
+  const header = Buffer.concat([
+    Buffer.from("GGUF"),
+    number(3, 4),
+    number(count, 8),
+    number(keys, 8),
+    ...parts,
+  ]);
+  const gap = Buffer.alloc((32 - (header.length % 32)) % 32);
+  return Buffer.concat([header, gap, ...data]);
+}
+
+/** A language model is loaded from a file and from the server, and writes the same on GPU and CPU. */
+export async function text({ page, go, state, shot, results }) {
+  const bytes = tinyModel();
+  const file = join(results, "tiny.gguf");
+  writeFileSync(file, bytes);
+  const texts = [];
+  for (const device of ["software", "cpu"]) {
+    await go(`text.html?device=${device}`);
+    assert.ok(await page.isDisabled("#write"));
+    await page.setInputFiles("#file", file);
+    await state("ready");
+    await page.selectOption("#mode", "continue");
+    await page.fill("#prompt", "the way");
+    await page.click("#write");
+    await state("ready");
+    texts.push(await page.textContent("#output"));
+    assert.match(await page.textContent("#status"), /complete|64 tokens|the text ends/);
+  }
+  assert.equal(texts[0], texts[1]);
+  assert.ok(texts[0].startsWith("the way") && texts[0].length > 10, texts[0]);
+  await shot("text");
+
+  // From the server: there is none, then there is one, which is kept for the next visit.
+  await page.route("**/model.gguf", (route) => route.fulfill({ status: 200, body: bytes }));
+  await page.click("#load");
+  await state("ready");
+  await page.waitForFunction(() => !document.getElementById("forget").hidden);
+  await page.unroute("**/model.gguf");
+  await page.reload();
+  await page.click("#load");
+  await state("ready");
+  await page.click("#forget");
+  await page.waitForFunction(() => document.getElementById("forget").hidden);
+
+  // Questions, a prompt that is too long, and stopping.
+  await page.selectOption("#mode", "answer");
+  await page.fill("#prompt", "x".repeat(2000));
+  await page.click("#write");
+  const notice = (text) =>
+    page.waitForFunction(
+      (text) => document.getElementById("notice").textContent.includes(text),
+      text,
+    );
+  await notice("tokens, of 1 to 63");
+  await state("ready");
+
+  // Files that are cut, damaged or of another kind.
+  for (const [name, content, expected] of [
+    ["cut.gguf", bytes.subarray(0, bytes.length - 100), "beyond the file"],
+    ["text.gguf", Buffer.from("no model at all"), "no GGUF file"],
+    ["empty.gguf", Buffer.alloc(0), "ends after 0"],
+  ]) {
+    writeFileSync(join(results, name), content);
+    await page.setInputFiles("#file", join(results, name));
+    await notice(expected);
+    await state("idle");
+    assert.ok(await page.isDisabled("#write"));
+  }
+}
+
 /** Weights of the native example load in the browser, and the same seed gives the same training. */
 export async function native({ page, go, results }) {
   const nativeReport = JSON.parse(readFileSync(join(results, "native.json"), "utf8"));
@@ -162,6 +301,56 @@ export async function train({ page, go, state, shot, results }) {
   assert.equal(probabilities.length, 10);
   assert.ok(Math.abs(sum - 100) < 1, `the probabilities add up to ${sum}%`);
   await shot("train-drawn");
+
+  // A picture of a seven, dark on light and light on dark.
+  for (const [name, background, ink] of [
+    ["dark", "white", "black"],
+    ["light", "navy", "yellow"],
+  ]) {
+    const url = await page.evaluate(
+      ([background, ink]) => {
+        const canvas = document.createElement("canvas");
+        canvas.width = canvas.height = 200;
+        const context = canvas.getContext("2d");
+        context.fillStyle = background;
+        context.fillRect(0, 0, 200, 200);
+        context.strokeStyle = ink;
+        context.lineWidth = 14;
+        context.beginPath();
+        for (const [x, y] of [
+          [60, 50],
+          [140, 50],
+          [90, 150],
+        ])
+          context.lineTo(x, y);
+        context.stroke();
+        return canvas.toDataURL("image/png");
+      },
+      [background, ink],
+    );
+    const picture = join(results, `${name}.png`);
+    writeFileSync(picture, Buffer.from(url.split(",")[1], "base64"));
+    await page.click("#clear");
+    await waitForText(page, "prediction", "Nothing drawn");
+    await page.setInputFiles("#picture", picture);
+    await waitForText(page, "prediction", "Prediction");
+    const ofPicture = await readProbabilities();
+    assert.ok(Math.abs(ofPicture.reduce((a, b) => a + b) - 100) < 1);
+    await shot(`train-picture-${name}`);
+  }
+  const dropped = await page.evaluate(async () => {
+    const drop = (file) => {
+      const data = new DataTransfer();
+      data.items.add(file);
+      const target = document.querySelector(".drawing");
+      target.dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+    };
+    drop(new File(["no picture"], "text.png"));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    return document.getElementById("notice").textContent;
+  });
+  assert.match(dropped, /text.png is no picture/);
+  await page.click('#notice [data-action="dismiss"]');
 
   // Downloads the weights and loads them again. Invalid files are rejected with a message.
   const [download] = await Promise.all([

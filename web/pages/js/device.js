@@ -40,10 +40,10 @@ export class Device {
 		clearNotice();
 		const { value } = this.#select;
 		const engine = this.#engine.ensureRunning();
-		if (value === "cpu" || !navigator.gpu) engine.useAllFeatures();
+		if (value === "cpu" || !navigator.gpu) engine.useCpu();
 		let info = await engine.call("open", value);
-		if (!info.is_gpu && !engine.hasAllFeatures) {
-			engine.useAllFeatures();
+		if (!info.is_gpu && !engine.hasCpu) {
+			engine.useCpu();
 			info = await engine.call("open", value);
 		}
 		if (info.is_gpu && info.description.startsWith("unnamed")) {

@@ -20,8 +20,9 @@ class Handle {
 
 /** Returns the module that the page starts with: "all" if only the CPU can be used. */
 function initialModule() {
+	const { module } = document.body.dataset;
 	const cpuOnly = !navigator.gpu || params.get("device") === "cpu";
-	return cpuOnly ? "all" : document.body.dataset.module;
+	return cpuOnly && module === "gpu" ? "all" : module;
 }
 
 /**
@@ -37,7 +38,8 @@ export class Engine extends EventTarget {
 
 	/**
 	 * `module` is a module in the folder pkg: "gpu" is small and has only the GPU backend and the
-	 * digits network; "all" also has the CPU backend and the other demos.
+	 * digits network; "all" also has the CPU backend and the other demos; "text" has both backends and
+	 * language models.
 	 */
 	constructor(module = initialModule()) {
 		super();
@@ -45,13 +47,13 @@ export class Engine extends EventTarget {
 		this.restart();
 	}
 
-	get hasAllFeatures() {
-		return this.#module === "all";
+	get hasCpu() {
+		return this.#module !== "gpu";
 	}
 
-	/** Restarts with the module "all", unless it is already loaded. */
-	useAllFeatures() {
-		if (this.hasAllFeatures) return;
+	/** Restarts with the module "all", unless there is a CPU backend already. */
+	useCpu() {
+		if (this.hasCpu) return;
 		this.#module = "all";
 		this.restart();
 	}

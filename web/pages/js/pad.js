@@ -1,5 +1,5 @@
-// The drawing pad: strokes by pointer or cells by keyboard, converted to an 8x8 image like the
-// training images.
+// The drawing pad: strokes by pointer, cells by keyboard, or a picture, converted to an 8x8 image like
+// the training images.
 
 const SIDE = 8;
 const RASTER_SIDE = 64; // the drawing is rasterised at this size, then averaged in blocks
@@ -18,6 +18,7 @@ export class Pad {
 	#onChange;
 	#strokes = [];
 	#cells = new Set();
+	#picture = null;
 	#cursor = null; // cell of the keyboard cursor, while visible
 	#lastCursor = 3;
 	#pointer = null; // id of the drawing pointer
@@ -43,8 +44,14 @@ export class Pad {
 	}
 
 	clear() {
+		this.show(null);
+	}
+
+	/** Shows a picture in place of the drawing: a dark digit on a light background, or the other way round. */
+	show(picture) {
 		this.#strokes = [];
 		this.#cells.clear();
+		this.#picture = picture;
 		this.#update();
 	}
 
@@ -54,8 +61,8 @@ export class Pad {
 	 */
 	image() {
 		const lines = [...this.#strokes, ...this.#cellLines()];
+		let pixels = this.#picture && inkOf(this.#picture);
 		// Ink grows with the stroke thickness: bisect the thickness that gives the target.
-		let pixels = null;
 		let [low, high] = [RASTER_SIDE / 20, RASTER_SIDE / 2.5];
 		for (let round = 0; lines.length && round < 7; round += 1) {
 			const thickness = (low + high) / 2;
@@ -85,7 +92,7 @@ export class Pad {
 	#startStroke(event) {
 		if (event.button || this.isDrawing) return;
 		this.#canvas.setPointerCapture(event.pointerId);
-		this.#cursor = null;
+		this.#cursor = this.#picture = null;
 		this.#pointer = event.pointerId;
 		this.#strokes.push([]);
 		this.#extendStroke(event);
@@ -118,6 +125,7 @@ export class Pad {
 				target < 0 || target >= SIDE * SIDE || Math.abs((target % SIDE) - (cell % SIDE)) > 1;
 			this.#moveCursor(outside ? cell : target);
 		} else if (key === " ") {
+			this.#picture = null;
 			if (!this.#cells.delete(cell)) this.#cells.add(cell);
 			this.#moveCursor(cell);
 			this.#onChange();
@@ -158,6 +166,7 @@ export class Pad {
 				context[method](x, y, cellSize, cellSize);
 			}
 		};
+		if (this.#picture) context.drawImage(this.#picture, 0, 0, size, size);
 		drawCells("--border", Array(SIDE * SIDE).keys(), "strokeRect");
 		drawCells("--text", this.#cells, "fillRect");
 		strokeLines(context, this.#strokes, cellSize, ([x, y]) => [x * size, y * size]);
@@ -201,11 +210,61 @@ function rasterise(lines, thickness) {
 		RASTER_SIDE / 2 + (point[1] - y.middle) * scaleY,
 	]);
 	const { data } = raster.getImageData(0, 0, RASTER_SIDE, RASTER_SIDE);
+	return averages((index) => data[4 * index + 3] / 255);
+}
+
+/** Returns the mean of each block of the raster. */
+function averages(inkAt) {
 	const pixels = new Float32Array(SIDE * SIDE);
 	for (let index = 0; index < RASTER_SIDE * RASTER_SIDE; index += 1) {
 		const blockRow = Math.floor(index / RASTER_SIDE / BLOCK);
 		const blockColumn = Math.floor((index % RASTER_SIDE) / BLOCK);
-		pixels[blockRow * SIDE + blockColumn] += data[4 * index + 3] / 255 / (BLOCK * BLOCK);
+		pixels[blockRow * SIDE + blockColumn] += inkAt(index) / (BLOCK * BLOCK);
 	}
 	return pixels;
+}
+
+/** Returns the brightness of the raster's pixels, from 0 to 1. */
+function brightness() {
+	const { data } = raster.getImageData(0, 0, RASTER_SIDE, RASTER_SIDE);
+	return Float32Array.from({ length: RASTER_SIDE * RASTER_SIDE }, (_, index) => {
+		const [red, green, blue] = data.subarray(4 * index, 4 * index + 3);
+		return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
+	});
+}
+
+/** Returns the ink of a picture, centred and scaled as a drawing; null if it has one colour. */
+function inkOf(picture) {
+	const draw = (...places) => {
+		raster.fillStyle = "white"; // what is transparent is light
+		raster.fillRect(0, 0, RASTER_SIDE, RASTER_SIDE);
+		raster.drawImage(picture, ...places);
+		return brightness();
+	};
+	const whole = draw(0, 0, RASTER_SIDE, RASTER_SIDE);
+	const position = (index) => [index % RASTER_SIDE, Math.floor(index / RASTER_SIDE)];
+	const isEdge = (value) => value === 0 || value === RASTER_SIDE - 1;
+	const border = whole.filter((_, index) => position(index).some(isEdge)).sort();
+	const background = border[border.length >> 1];
+	const contrast = whole.reduce((most, value) => Math.max(most, Math.abs(value - background)), 0);
+	if (contrast < 0.1) return null;
+	const inkOfValue = (value) => Math.abs(value - background) / contrast;
+	// The box of what is clearly no background.
+	let [left, top, right, bottom] = [RASTER_SIDE, RASTER_SIDE, 0, 0];
+	whole.forEach((value, index) => {
+		if (inkOfValue(value) < 0.4) return;
+		const [x, y] = position(index);
+		[left, top] = [Math.min(left, x), Math.min(top, y)];
+		[right, bottom] = [Math.max(right, x + 1), Math.max(bottom, y + 1)];
+	});
+	const [unitX, unitY] = [picture.width / RASTER_SIDE, picture.height / RASTER_SIDE];
+	const [width, height] = [(right - left) * unitX, (bottom - top) * unitY];
+	const drawnWidth = clamp((RASTER_SIDE * width) / height, MAX_WIDTH);
+	const middle = (RASTER_SIDE - drawnWidth) / 2;
+	const box = [left * unitX, top * unitY, width, height];
+	const drawn = draw(...box, middle, 0, drawnWidth, RASTER_SIDE);
+	const isInside = (index) => Math.abs((index % RASTER_SIDE) + 0.5 - RASTER_SIDE / 2) < drawnWidth / 2;
+	const pixels = averages((index) => (isInside(index) ? clamp(inkOfValue(drawn[index]), 1) : 0));
+	const ink = pixels.reduce((sum, value) => sum + value);
+	return pixels.map((value) => clamp((value * TARGET_INK) / ink, 1));
 }

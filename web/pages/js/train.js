@@ -283,6 +283,25 @@ async function loadWeights(file) {
 
 const pad = new Pad($("pad"), $("preview"), $("pad-status"), predict);
 
+$("picture").onchange = () => showPicture($("picture").files[0]);
+const drawing = $("pad").closest(".drawing");
+drawing.ondragover = (event) => event.preventDefault(); // accepts what is dropped
+drawing.ondrop = (event) => {
+	event.preventDefault();
+	showPicture(event.dataTransfer.files[0]);
+};
+
+async function showPicture(file) {
+	$("picture").value = ""; // so that the same file can be selected again
+	if (!file) return;
+	try {
+		pad.show(await createImageBitmap(file));
+		clearNotice();
+	} catch {
+		showNotice(`${file.name} is no picture that this browser can show.`);
+	}
+}
+
 const rows = Array.from({ length: 10 }, (_, digit) => {
 	const row = document.createElement("li");
 	row.innerHTML = `<span>${digit}</span><span class="bar"></span><span class="value">–</span>`;
