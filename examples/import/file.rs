@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-use burn_store::{KeyRemapper, ModuleStore, PytorchStore, SafetensorsStore, TensorSnapshot};
+use burn_store::{KeyRemapper, ModuleStore, SafetensorsStore, TensorSnapshot};
 use thiserror::Error;
+
+use crate::pytorch;
 
 /// A file cannot be read.
 #[derive(Debug, Error)]
@@ -14,35 +16,53 @@ use thiserror::Error;
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// Why not.
+    /// The cause.
     pub cause: String,
 }
 
 /// The tensors of a file. Their values are read when they are needed.
 pub type Tensors = BTreeMap<String, TensorSnapshot>;
 
-/// Returns the tensors of a file that PyTorch saved (`torch.save(model.state_dict(), ...)`), or of a file of
-/// safetensors, with their names replaced. The contents tell which it is. No code that a file may hold is run.
+/// Returns the tensors of a file that PyTorch saved (`torch.save(model.state_dict(), ...)`), or of a safetensors file, with
+/// their names replaced. The contents tell which it is. No code that a file may hold is run.
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be read, or is neither.
+/// Returns an error if the file cannot be read or is neither, or two tensors get the same name.
 pub fn read(path: &Path, names: &KeyRemapper) -> Result<Tensors, FileError> {
     let error = |cause: String| FileError { path: path.to_owned(), cause };
-    let mut start = Vec::new();
-    let file = File::open(path).map_err(|cause| error(cause.to_string()))?;
-    file.take(9).read_to_end(&mut start).map_err(|cause| error(cause.to_string()))?;
-    // The length of a header, and the header as JSON.
-    let tensors = if start.get(8) == Some(&b'{') {
-        let mut store = SafetensorsStore::from_file(path);
-        store.get_all_snapshots().cloned().map_err(|cause| cause.to_string())
-    } else if start.starts_with(b"PK") || start.starts_with(&[0x80]) {
-        let mut store = PytorchStore::from_file(path).map_indices_contiguous(false);
-        store.get_all_snapshots().cloned().map_err(|cause| cause.to_string())
-    } else {
-        Err("it is neither a file of PyTorch nor one of safetensors".to_owned())
-    };
-    let tensors: Vec<TensorSnapshot> = tensors.map_err(error)?.into_values().collect();
+    let tensors = read_tensors(path).map_err(error)?;
     let (tensors, renamed) = names.remap(tensors);
-    Ok(renamed.into_iter().map(|(name, _)| name).zip(tensors).collect())
+    let mut found = Tensors::new();
+    let mut originals = BTreeMap::new();
+    for ((name, original), tensor) in renamed.into_iter().zip(tensors) {
+        if let Some(other) = originals.insert(name.clone(), original.clone()) {
+            return Err(error(format!("`{other}` and `{original}` are both named `{name}`")));
+        }
+        found.insert(name, tensor);
+    }
+    Ok(found)
+}
+
+fn read_tensors(path: &Path) -> Result<Vec<TensorSnapshot>, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let mut file = File::open(path).map_err(|error| text(&error))?;
+    let mut start = Vec::new();
+    file.by_ref().take(9).read_to_end(&mut start).map_err(|error| text(&error))?;
+    // A safetensors file begins with the length of a header in 8 bytes, and the header as JSON.
+    if start.get(8) == Some(&b'{') {
+        let mut store = SafetensorsStore::from_file(path);
+        let tensors = store.get_all_snapshots().map_err(|error| text(&error))?;
+        return Ok(tensors.values().cloned().collect());
+    }
+    if start.starts_with(b"PK") {
+        file.rewind().map_err(|error| text(&error))?;
+        let tensors = pytorch::read(file).map_err(|error| text(&error))?;
+        return Ok(tensors.into_iter().map(|(_, tensor)| tensor).collect());
+    }
+    Err(match start.first() {
+        Some(0x80) => "it has the format of PyTorch before 1.6: load it there, and save it again",
+        _ => "it is neither a PyTorch nor a safetensors file",
+    }
+    .to_owned())
 }

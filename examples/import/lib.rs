@@ -4,4 +4,5 @@ pub mod file;
 pub mod fold;
 pub mod models;
 pub mod onnx;
+pub mod pytorch;
 pub mod torch;

@@ -1,4 +1,4 @@
-//! Loads a model from a file of PyTorch, safetensors or ONNX, runs it, and saves it for PyTorch.
+//! Loads a model from a file of PyTorch or safetensors, or one that came from ONNX, runs it, and saves it for PyTorch.
 //!
 //! `cargo run --release -p import -- --help` lists the options.
 
@@ -10,7 +10,7 @@ use burn::tensor::{Tensor, TensorData};
 use burn_store::KeyRemapper;
 use burn_wgsl::{Wgsl, WgslDevice};
 use clap::{Parser, Subcommand, ValueEnum};
-use import::models::{Cnn, Imported, Mlp, ResNet, Transformer, check_shape};
+use import::models::{Cnn, Imported, Mlp, ResNet, Transformer, check_shape, data};
 use import::{file, onnx, torch};
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ struct Weights {
     /// A file of `torch.save(model.state_dict(), ...)`, or of safetensors
     file: PathBuf,
 
-    /// Replace a pattern (a regular expression) in the names of the file's tensors, as in `^module\.=`
+    /// Replace a pattern (a regular expression) in the names of the file's tensors, as in `^module\.=`; $1 in the text is the first group
     #[arg(long, value_name = "PATTERN=TEXT", value_parser = parse_renaming)]
     rename: Vec<(String, String)>,
 
@@ -127,10 +127,10 @@ fn weights<M: Imported<Wgsl>>(args: &Weights) -> Result<()> {
 
 fn run_onnx(args: &Run) -> Result<()> {
     let device = open(args)?;
-    let model = onnx::Cnn::<Wgsl>::new(&device);
+    let model = onnx::OnnxCnn::<Wgsl>::new(&device);
     run(args, |input| {
         check_shape(&input, &[0, 1, 12, 12])?;
-        Ok(model.forward(Tensor::from_data(input, &device)).into_data())
+        Ok(data(model.forward(Tensor::from_data(input, &device)))?)
     })
 }
 

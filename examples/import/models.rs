@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::fold::ConvNorm;
 
-/// An input that a model does not read.
+/// Why a model has no output for an input.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum InputError {
     /// It has another shape. A 0 stands for any size.
@@ -27,14 +27,34 @@ pub enum InputError {
         /// The shape of the input.
         found: Vec<usize>,
     },
-    /// It is too long, or has a token that there is not.
-    #[error("the model reads at most {length} tokens, below {vocabulary}")]
-    Tokens {
-        /// The longest input.
-        length: usize,
-        /// The tokens that there are.
+    /// It is too long.
+    #[error("the model reads at most {most} tokens, not {found}")]
+    Length {
+        /// The tokens of the longest input.
+        most: usize,
+        /// The tokens of this one.
+        found: usize,
+    },
+    /// A token is outside the vocabulary.
+    #[error("{token} is no token: those are integers below {vocabulary}")]
+    Token {
+        /// The token.
+        token: String,
+        /// The number of tokens.
         vocabulary: usize,
     },
+    /// The device failed.
+    #[error("the device failed: {0}")]
+    Device(String),
+}
+
+/// Reads a result from the device.
+///
+/// # Errors
+///
+/// Returns an error if the device fails.
+pub fn data<B: Backend, const D: usize>(x: Tensor<B, D>) -> Result<TensorData, InputError> {
+    x.try_into_data().map_err(|error| InputError::Device(error.to_string()))
 }
 
 /// Checks the shape of an input, where 0 is any size but 0.
@@ -67,7 +87,7 @@ pub trait Imported<B: Backend>: Module<B> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the model does not read such an input.
+    /// Returns an error if the model does not read such an input, or the device fails.
     fn run(&self, input: TensorData, device: &B::Device) -> Result<TensorData, InputError>;
 
     /// Folds batch norms into convolutions, for inference.
@@ -98,7 +118,7 @@ impl<B: Backend> Imported<B> for Mlp<B> {
         check_shape(&input, &[0, 6])?;
         let x = Tensor::<B, 2>::from_data(input, device);
         let x = relu(self.fc2.forward(relu(self.fc1.forward(x))));
-        Ok(self.fc3.forward(x).into_data())
+        data(self.fc3.forward(x))
     }
 }
 
@@ -152,7 +172,7 @@ impl<B: Backend> Imported<B> for Cnn<B> {
         check_shape(&input, &[0, 1, 0, 0])?;
         let x = Tensor::<B, 4>::from_data(input, device);
         let x = relu(self.second.forward(relu(self.first.forward(x))));
-        Ok(self.fc.forward(pooled(x)).into_data())
+        data(self.fc.forward(pooled(x)))
     }
 
     fn folded(self) -> Self {
@@ -165,7 +185,7 @@ impl<B: Backend> Imported<B> for Cnn<B> {
 pub struct Block<B: Backend> {
     first: ConvNorm<B>,
     second: ConvNorm<B>,
-    /// What is added in place of the input, if that has another shape.
+    /// Gives the input the shape of the output, if that is another.
     shortcut: Option<ConvNorm<B>>,
 }
 
@@ -231,7 +251,7 @@ impl<B: Backend> Imported<B> for ResNet<B> {
         check_shape(&input, &[0, 3, 0, 0])?;
         let x = relu(self.stem.forward(Tensor::<B, 4>::from_data(input, device)));
         let x = self.blocks.iter().fold(x, |x, block| block.forward(x));
-        Ok(self.fc.forward(pooled(x)).into_data())
+        data(self.fc.forward(pooled(x)))
     }
 
     fn folded(self) -> Self {
@@ -286,14 +306,18 @@ impl<B: Backend> Imported<B> for Transformer<B> {
     fn run(&self, input: TensorData, device: &B::Device) -> Result<TensorData, InputError> {
         check_shape(&input, &[0, 0])?;
         let length = input.shape[1];
-        let is_token = |token: f64| token >= 0.0 && token < VOCABULARY as f64;
-        if length > LENGTH || !input.iter::<f64>().all(is_token) {
-            return Err(InputError::Tokens { length: LENGTH, vocabulary: VOCABULARY });
+        if length > LENGTH {
+            return Err(InputError::Length { most: LENGTH, found: length });
+        }
+        let is_token =
+            |token: &f64| *token >= 0.0 && *token < VOCABULARY as f64 && token.fract() == 0.0;
+        if let Some(token) = input.iter::<f64>().find(|token| !is_token(token)) {
+            return Err(InputError::Token { token: token.to_string(), vocabulary: VOCABULARY });
         }
         let tokens = Tensor::<B, 2, Int>::from_data(input.convert::<i32>(), device);
         let positions = Tensor::arange(0..length as i64, device).unsqueeze::<2>();
         let x = self.embed.forward(tokens) + self.positions.forward(positions);
         let x = self.encoder.forward(TransformerEncoderInput::new(x));
-        Ok(self.head.forward(self.norm.forward(x)).into_data())
+        data(self.head.forward(self.norm.forward(x)))
     }
 }

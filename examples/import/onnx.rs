@@ -3,17 +3,17 @@
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 
-/// What `burn-onnx` wrote.
-#[allow(clippy::all, dead_code, missing_docs, unused_imports)]
+/// The module that `burn-onnx` generated.
+#[allow(clippy::all, dead_code, unused_imports, reason = "generated code")]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/onnx/cnn.rs"));
 }
 
 /// The model of `fixtures/cnn.onnx`.
 #[derive(Debug)]
-pub struct Cnn<B: Backend>(generated::Model<B>);
+pub struct OnnxCnn<B: Backend>(generated::Model<B>);
 
-impl<B: Backend> Cnn<B> {
+impl<B: Backend> OnnxCnn<B> {
     /// Loads the weights, which are part of the program.
     pub fn new(device: &B::Device) -> Self {
         Self(generated::Model::from_embedded(device))

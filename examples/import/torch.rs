@@ -28,9 +28,12 @@ pub enum LoadError {
     Values {
         /// The tensor.
         name: String,
-        /// Why not.
+        /// The cause.
         cause: String,
     },
+    /// The module did not take all tensors.
+    #[error("the module does not take all tensors: {0}")]
+    Module(String),
 }
 
 /// The differences between a file and a model.
@@ -142,10 +145,11 @@ pub fn load<B: Backend, M: Imported<B>>(
         let failed = |cause: String| LoadError::Values { name: name.clone(), cause };
         let data = tensors[name].to_data().map_err(|cause| failed(cause.to_string()))?;
         if data.shape.to_vec() != entry.shape {
-            return Err(failed(format!("the values are of the shape {:?}", data.shape)));
+            let (found, expected) = (data.shape, &entry.shape);
+            return Err(failed(format!("the values are of the shape {found:?}, not {expected:?}")));
         }
         if !data.dtype.is_float() {
-            return Err(failed(format!("values of the type {:?}", data.dtype)));
+            return Err(failed(format!("the values are of the type {:?}, no floats", data.dtype)));
         }
         for (part, rows) in entry.rows() {
             let data = data.clone().convert_dtype(part.dtype);
@@ -157,12 +161,10 @@ pub fn load<B: Backend, M: Imported<B>>(
         }
     }
     let result = module.apply(snapshots, None, Some(Box::new(PyTorchToBurnAdapter)), true);
-    match result.errors.first() {
-        Some(error) => {
-            Err(LoadError::Values { name: "a tensor".to_owned(), cause: error.to_string() })
-        }
-        None => Ok(()),
-    }
+    let errors = result.errors.iter().map(ToString::to_string);
+    let missing = result.missing.iter().map(|(name, _)| format!("{name} is missing"));
+    let problems: Vec<String> = errors.chain(missing).collect();
+    if problems.is_empty() { Ok(()) } else { Err(LoadError::Module(problems.join("; "))) }
 }
 
 /// Why weights cannot be saved.

@@ -9,8 +9,8 @@ use llama::stream::Stream;
 use llama::text;
 use llama::tokenizer::{TextStream, Tokens};
 use serde::{Deserialize, Serialize};
-use wasm_bindgen::{JsError, JsValue};
 use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
 
 use crate::device::parse_device;
 use crate::script::{Result, from_js, js_error, to_js};

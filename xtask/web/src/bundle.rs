@@ -158,8 +158,8 @@ impl Module {
     }
 }
 
-/// Returns the compiler flags: SIMD, which every browser with WebGPU supports, and path prefixes to
-/// remove from panic messages, which would otherwise show local paths.
+/// Returns the compiler flags: SIMD, which every browser with WebGPU supports, the source of random numbers, and path
+/// prefixes to remove from panic messages, which would otherwise show local paths.
 fn rust_flags() -> Vec<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
@@ -168,10 +168,9 @@ fn rust_flags() -> Vec<String> {
         .into_iter()
         .chain([root()])
         .map(|folder| format!("--remap-path-prefix={}=", folder.display()));
-    ["-C".to_owned(), "target-feature=+simd128".to_owned()]
-        .into_iter()
-        .chain(removed_prefixes)
-        .collect()
+    // The tokens of language models take random numbers from getrandom 0.3, which asks for this flag.
+    let flags = ["-C", "target-feature=+simd128", "--cfg", "getrandom_backend=\"wasm_js\""];
+    flags.map(str::to_owned).into_iter().chain(removed_prefixes).collect()
 }
 
 /// Optimises a WebAssembly file in place with Binaryen's wasm-opt.

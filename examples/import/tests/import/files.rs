@@ -100,27 +100,63 @@ fn cut_files_are_errors() {
     }
 }
 
-/// A file with a damaged byte is an error or has other values, and never a panic.
+/// A damaged byte is an error, or changes nothing: PyTorch's archives have checksums. Safetensors have none.
 #[test]
-fn damaged_files_do_not_panic() {
+fn damaged_files_are_errors() {
     let folder = tempfile::tempdir().expect("it is created");
+    let weights = |path: &Path| {
+        let mut model = Mlp::<Wgsl>::new(&WgslDevice::Cpu);
+        let tensors = read(path).map_err(|error| error.to_string())?;
+        torch::load(&mut model, &tensors).map_err(|error| error.to_string())?;
+        Ok::<_, String>(torch::to_bytes(&model).expect("it is saved"))
+    };
+    let expected = weights(&fixture("mlp.pt")).expect("it is readable");
     for name in ["mlp.pt", "mlp.safetensors"] {
         let original = std::fs::read(fixture(name)).expect("it is there");
         let path = folder.path().join(name);
+        let mut errors = 0;
         for place in (0..original.len()).step_by(5) {
             for value in [0, 0x7f, 0xff] {
                 let mut bytes = original.clone();
                 bytes[place] = value;
                 std::fs::write(&path, &bytes).expect("it is written");
-                let _ = problem(&path);
+                match weights(&path) {
+                    Err(_) => errors += 1,
+                    Ok(found) if name == "mlp.pt" => assert!(found == expected, "byte {place}"),
+                    Ok(_) => {}
+                }
             }
         }
+        assert!(errors > 100, "{errors} errors in {name}");
     }
+}
+
+/// Weights whose rows are not one after another in their storage, a file of the format before 1.6, and what is saved beside
+/// weights in a checkpoint of a training.
+#[test]
+fn other_files_of_pytorch() {
+    for name in ["views.pt", "checkpoint.pt"] {
+        let names = KeyRemapper::new().add_pattern("^model\\.", "").expect("it is a pattern");
+        let mut tensors = file::read(&fixture(name), &names).expect("it is readable");
+        tensors.retain(|name, _| !name.starts_with("optimizer."));
+        let mut model = Mlp::<Wgsl>::new(&WgslDevice::Cpu);
+        torch::load(&mut model, &tensors).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let saved = torch::to_bytes(&model).expect("it is saved");
+        let saved = safetensors::SafeTensors::deserialize(&saved).expect("it is valid");
+        let bytes = std::fs::read(fixture("mlp.safetensors")).expect("it is there");
+        let original = safetensors::SafeTensors::deserialize(&bytes).expect("it is valid");
+        for (tensor, view) in original.iter() {
+            assert_eq!(saved.tensor(tensor).expect("it is there").data(), view.data(), "{name}");
+        }
+    }
+    let error = problem(&fixture("legacy.pt")).expect("it is not supported");
+    assert!(error.contains("before 1.6"), "{error}");
 }
 
 #[test]
 fn hostile_files_are_errors_and_run_no_code() {
-    let error = problem(&fixture("hostile.pt")).expect("it has no weights");
+    let error = problem(&fixture("hostile.pt")).expect("it asks for code to be run");
+    assert!(error.contains("posix.system"), "{error}");
     assert!(!Path::new("PWNED").exists(), "{error}");
 
     let folder = tempfile::tempdir().expect("it is created");
@@ -140,6 +176,9 @@ fn hostile_files_are_errors_and_run_no_code() {
         let error = problem(&path).expect("it is no file of weights");
         assert!(error.contains("hostile.safetensors"), "{error}");
     }
+    let names = KeyRemapper::new().add_pattern("^fc[12]", "fc1").expect("it is a pattern");
+    let both = file::read(&fixture("mlp.pt"), &names).expect_err("there are two").to_string();
+    assert!(both.contains("`fc1.bias` and `fc2.bias` are both named `fc1.bias`"), "{both}");
     let missing = problem(&folder.path().join("none.pt")).expect("it is not there");
     assert!(missing.contains("none.pt"), "{missing}");
     let other = read(&fixture("cnn.onnx")).expect_err("it is of another kind").to_string();

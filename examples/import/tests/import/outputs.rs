@@ -99,7 +99,7 @@ fn a_transformer() {
 fn a_model_of_onnx() {
     let example = Example::new("cnn");
     for device in devices() {
-        let model = onnx::Cnn::<Wgsl>::new(&device);
+        let model = onnx::OnnxCnn::<Wgsl>::new(&device);
         let output = model.forward(Tensor::from_data(example.input(), &device)).into_data();
         example.check(&output, &format!("on {device}"));
     }
@@ -125,7 +125,10 @@ fn inputs_of_other_shapes_are_errors() {
     assert!(mlp.run(input(&[0, 6]), &device).is_err());
     let transformer = Transformer::<Wgsl>::new(&device);
     let long = transformer.run(input(&[1, 13]), &device).expect_err("it is too long");
-    assert_eq!(long, InputError::Tokens { length: 12, vocabulary: 32 });
-    let token = TensorData::new(vec![32.0f32], [1, 1]);
-    assert_eq!(transformer.run(token, &device).expect_err("there is none"), long);
+    assert_eq!(long, InputError::Length { most: 12, found: 13 });
+    for token in [32.0f32, -1.0, 1.5, f32::NAN] {
+        let input = TensorData::new(vec![token], [1, 1]);
+        let error = transformer.run(input, &device).expect_err("it is no token");
+        assert!(matches!(error, InputError::Token { vocabulary: 32, .. }), "{error}");
+    }
 }
