@@ -399,11 +399,6 @@ impl<R: Read> Reader<R> {
                 return Err(self.damaged(format!("the tensor `{name}` is there twice")));
             }
         }
-        // Tensors in the same place would take more memory than the file.
-        let total = found.values().try_fold(0u64, |total, info| total.checked_add(info.bytes));
-        if total.is_none_or(|total| total > self.len) {
-            return Err(self.damaged("the tensors are larger than the file"));
-        }
         let data = self.position.checked_next_multiple_of(alignment);
         for (name, info) in &mut found {
             let start = data.and_then(|data| data.checked_add(info.start));
@@ -412,6 +407,12 @@ impl<R: Read> Reader<R> {
                 (Some(start), Some(end)) if end <= self.len => info.start = start,
                 _ => return Err(self.damaged(format!("the tensor `{name}` is beyond the file"))),
             }
+        }
+        let mut places: Vec<(u64, u64)> =
+            found.values().map(|info| (info.start, info.start + info.bytes)).collect();
+        places.sort_unstable();
+        if places.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+            return Err(self.damaged("tensors overlap"));
         }
         Ok((metadata, found))
     }

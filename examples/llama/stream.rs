@@ -105,6 +105,9 @@ impl<B: Backend> Stream<B> {
             used = start + blocks.len();
             parts.left.pop();
         }
+        // What is between tensors, and after them, is left out.
+        let next = parts.left.last().map_or(u64::MAX, |(start, _)| start - self.position);
+        used = used.max(next.min(self.buffer.len() as u64) as usize);
         self.buffer.drain(..used);
         self.position += used as u64;
         Ok(())

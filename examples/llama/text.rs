@@ -36,7 +36,7 @@ pub struct Times {
 }
 
 /// Tokens at most that a model reads at once, so that the memory for them is bounded.
-const CHUNK: usize = 512;
+pub const CHUNK: usize = 512;
 
 /// Writes at most `limit` tokens after a prompt, and calls `accept` with each. It ends if that returns `false`, or the
 /// cache is full.

@@ -1,6 +1,7 @@
 //! A device that may be lost, as after a driver reset, and is opened again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use burn_wgsl::WgslDevice;
 
 use crate::metrics::Metrics;
 
-/// How long the thread of a model waits after each failure in a row, before it gives up: a driver needs some time after a
-/// reset.
+/// How long the thread of a model waits after each failure in a row, before the failure is final: a driver needs some
+/// time after a reset.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(10)];
 
-/// Runs `work`, and returns its error, or the panic of an op as an error: Burn's ops return tensors, not results, so an op
-/// that fails panics.
+/// Runs `work`, and returns its error, or the panic of an op as an error: Burn's ops return tensors, not results, so an
+/// op that fails panics.
 ///
 /// # Errors
 ///
@@ -28,11 +29,48 @@ pub fn attempt<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     })
 }
 
+/// The device of all models.
+#[derive(Debug, Clone)]
+pub struct SharedDevice {
+    device: WgslDevice,
+    /// How often it was closed.
+    closed: Arc<Mutex<u64>>,
+}
+
+impl SharedDevice {
+    /// Creates the state of a device that is open, or will be.
+    pub fn new(device: WgslDevice) -> Self {
+        Self { device, closed: Arc::default() }
+    }
+
+    /// Returns what selects the device.
+    pub fn selector(&self) -> WgslDevice {
+        self.device
+    }
+
+    fn times_closed(&self) -> u64 {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the device, unless another thread has done so since it had been closed `times`. The next tensor opens it
+    /// again.
+    fn close(&self, times: u64) -> Result<()> {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if *closed == times {
+            burn_wgsl::close(&self.device)?;
+            *closed += 1;
+        }
+        Ok(())
+    }
+}
+
 /// A model that is loaded again when its device fails.
 pub struct Reopened<M, F> {
-    device: WgslDevice,
+    device: SharedDevice,
     open: F,
     model: Option<M>,
+    /// How often the device had been closed when the model was loaded.
+    closed: u64,
     /// Failures since the last success.
     failures: usize,
 }
@@ -43,9 +81,10 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
     /// # Errors
     ///
     /// Returns the error of `open`.
-    pub fn new(device: WgslDevice, mut open: F) -> Result<Self> {
+    pub fn new(device: SharedDevice, mut open: F) -> Result<Self> {
+        let closed = device.times_closed();
         let model = attempt(&mut open)?;
-        Ok(Self { device, open, model: Some(model), failures: 0 })
+        Ok(Self { device, open, model: Some(model), closed, failures: 0 })
     }
 
     /// Returns the model, unless it could not be loaded again.
@@ -53,8 +92,8 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
         self.model.as_mut()
     }
 
-    /// Computes with the model. If that fails, opens the device and loads the model again, and tries once more. `work` is
-    /// told whether the model is a new one.
+    /// Computes with the model. If that fails, opens the device and loads the model again, and tries once more. The
+    /// second argument of `work` says whether the model is a new one.
     ///
     /// # Errors
     ///
@@ -83,8 +122,8 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
             metrics.reopened.inc();
             sleep(*wait);
             self.model = None;
-            // The next tensor opens the device again.
-            burn_wgsl::close(&self.device)?;
+            self.device.close(self.closed)?;
+            self.closed = self.device.times_closed();
             match attempt(&mut self.open) {
                 Ok(model) => self.model = Some(model),
                 Err(error) => log::warn!("the model could not be loaded: {error:#}"),

@@ -8,6 +8,12 @@ pub enum Failure {
     /// The request is wrong.
     #[error("{0}")]
     Request(String),
+    /// The address does not have this method.
+    #[error("this address has another method")]
+    Method,
+    /// The body of the request took too long.
+    #[error("the request did not arrive within {0} seconds")]
+    Slow(u64),
     /// The request has too many bytes.
     #[error("the request is larger than {0} bytes")]
     TooLarge(usize),
@@ -17,7 +23,7 @@ pub enum Failure {
     /// Too many requests wait.
     #[error("{0}: try again later")]
     Busy(String),
-    /// The server ends, or has not started yet.
+    /// The server ends.
     #[error("{0}")]
     Unavailable(String),
     /// The answer took too long.

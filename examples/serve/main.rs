@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use burn_wgsl::WgslDevice;
 use burn_wgsl::serve::{JoinConfig, PaddedSizes};
 use clap::{Parser, Subcommand, ValueEnum};
 use llama::linear::Form;
+use serve::device::SharedDevice;
 use serve::http::{self, App, Limits, Status};
 use serve::load::{self, Load};
 use serve::models::{self, Sizes};
 use serve::predict;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// Answer requests with trained models.
 #[derive(Parser)]
@@ -98,7 +100,7 @@ struct Http {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
 
-    /// Seconds that a connection may say nothing
+    /// Seconds that a connection may send nothing, or read nothing of its answer
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     silence: u32,
 }
@@ -177,12 +179,15 @@ fn run_http(args: &Http) -> Result<()> {
     let device = args.models.device()?;
     let sizes = args.models.sizes(device)?;
     let runtime = tokio::runtime::Runtime::new().context("no threads can be started")?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let listener = TcpListener::bind(args.listen).await;
         let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
         let stop = stop_signal()?;
         serve_models(args, device, sizes, listener, stop).await
-    })
+    });
+    // A thread that hangs is not waited for.
+    runtime.shutdown_background();
+    result
 }
 
 async fn serve_models(
@@ -199,6 +204,8 @@ async fn serve_models(
         wait: Duration::from_millis(args.wait.into()),
         waiting: args.queue as usize,
     };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let device = SharedDevice::new(device);
     let mut threads: Vec<JoinHandle<Result<()>>> = Vec::new();
     let mut app = App {
         status: status.clone(),
@@ -206,29 +213,36 @@ async fn serve_models(
         text: None,
         body: args.body,
         timeout: Duration::from_secs(args.timeout.into()),
+        silence: Duration::from_secs(args.silence.into()),
+        preparing: Arc::new(Semaphore::new(cores)),
     };
     if let Some(path) = &args.models.digits {
-        let (requests, thread) = models::start_classifier(path, device, sizes, join, &status)?;
+        let (requests, thread) = models::start_classifier(path, &device, sizes, join, &status)?;
         app.classifier = Some(requests);
         threads.push(thread);
     }
     if let Some(path) = &args.models.text {
-        let (model, thread) = models::start_text(path, device, sizes, join, &status)?;
+        let (model, thread) = models::start_text(path, &device, sizes, join, &status)?;
         app.text = Some(Arc::new(model));
         threads.push(thread);
     }
     let address = listener.local_addr()?;
     eprintln!("listening on http://{address}");
-    let limits = Limits {
-        connections: args.connections as usize,
-        silence: Duration::from_secs(args.silence.into()),
-        drain: app.timeout,
-    };
+    let limits =
+        Limits { connections: args.connections as usize, silence: app.silence, drain: app.timeout };
     let app = Arc::new(app);
     let ending = status.clone();
     let stop = async move {
         tokio::select! {
-            () = stop => eprintln!("ending: what was accepted is answered"),
+            () = stop => {
+                eprintln!("ending: what was accepted is answered; another signal ends at once");
+                tokio::spawn(async {
+                    if let Ok(stop) = stop_signal() {
+                        stop.await;
+                        std::process::exit(1);
+                    }
+                });
+            }
             () = failed(&ending) => {}
         }
         ending.set_ending();
@@ -241,11 +255,16 @@ async fn serve_models(
     if let Some(text) = &app.text {
         text.requests.close();
     }
-    for thread in threads {
-        let ended = tokio::task::spawn_blocking(|| thread.join()).await?;
-        ended.map_err(|_| anyhow::anyhow!("the thread of a model panicked"))??;
-    }
-    Ok(())
+    let joined = tokio::task::spawn_blocking(|| {
+        let results = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(anyhow!("the thread of a model panicked")))
+        });
+        // All are waited for.
+        results.collect::<Vec<_>>().into_iter().collect::<Result<()>>()
+    });
+    // A driver may hang.
+    let joined = tokio::time::timeout(limits.drain, joined).await;
+    joined.context("the thread of a model does not end")??
 }
 
 /// Ends once the thread of a model has failed: a supervisor then starts another process.

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use burn_wgsl::WgslDevice;
 use burn_wgsl::serve::{JoinConfig, PaddedSizes, Requests, requests};
 use llama::config::Config;
 use llama::gguf::Gguf;
@@ -13,7 +13,7 @@ use llama::linear::Form;
 use llama::tokenizer::Tokens;
 
 use crate::classifier::{self, Classifier, Classify};
-use crate::device::Reopened;
+use crate::device::{Reopened, SharedDevice, attempt};
 use crate::http::{Status, TextModel};
 use crate::writer::{self, Writer};
 
@@ -33,7 +33,8 @@ fn spawn(
 ) -> Result<JoinHandle<Result<()>>> {
     let status = status.clone();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let result = work(&status);
+        // A panic would leave a server that seems to work.
+        let result = attempt(|| work(&status));
         if let Err(error) = &result {
             log::error!("{error:#}");
             status.set_failed();
@@ -51,15 +52,16 @@ fn spawn(
 /// fails.
 pub fn start_classifier(
     path: &Path,
-    device: WgslDevice,
+    device: &SharedDevice,
     sizes: Sizes,
     join: JoinConfig,
     status: &Arc<Status>,
 ) -> Result<(Requests<Classify>, JoinHandle<Result<()>>)> {
     let (sender, joined) = requests(join);
-    let path = path.to_owned();
+    let (path, device) = (path.to_owned(), device.clone());
     let thread = spawn("digits", status, move |status| {
-        let open = || Classifier::open(&path, device, sizes.pictures);
+        let of_model = device.selector();
+        let open = || Classifier::open(&path, of_model, sizes.pictures);
         let model = Reopened::new(device, open)?;
         status.set_ready();
         classifier::run(model, &joined, &status.metrics)
@@ -75,7 +77,7 @@ pub fn start_classifier(
 /// cannot be loaded, or the device fails.
 pub fn start_text(
     path: &Path,
-    device: WgslDevice,
+    device: &SharedDevice,
     sizes: Sizes,
     join: JoinConfig,
     status: &Arc<Status>,
@@ -89,9 +91,13 @@ pub fn start_text(
     let texts = writer::Sizes { capacity, ..sizes.texts };
     let (sender, joined) = requests(join);
     let name = path.file_stem().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    let model = TextModel { name, requests: sender, tokens: tokens.clone(), capacity };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let created = now.as_secs();
+    let model = TextModel { name, created, requests: sender, tokens: tokens.clone(), capacity };
+    let device = device.clone();
     let thread = spawn("text", status, move |status| {
-        let open = || Writer::open(&mut file, texts, sizes.form, &device);
+        let of_model = device.selector();
+        let open = || Writer::open(&mut file, texts, sizes.form, &of_model);
         let model = Reopened::new(device, open)?;
         status.set_ready();
         writer::run(model, texts, &tokens, &joined, &status.metrics)

@@ -16,7 +16,7 @@ pub struct PictureError(#[from] image::ImageError);
 pub type Picture = Vec<f32>;
 
 /// The most pixels of a side.
-const MAX_SIDE: u32 = 4096;
+const MAX_SIDE: u32 = 2048;
 
 /// Decodes a PNG or JPEG file: a light digit on a dark background, which fills the picture.
 ///
@@ -28,7 +28,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, PictureError> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(1 << 28);
+    limits.max_alloc = Some(1 << 26);
     reader.limits(limits);
     let reader = reader.with_guessed_format().map_err(image::ImageError::IoError)?;
     let picture = reader.decode()?.to_luma32f();

@@ -8,11 +8,12 @@ use burn_wgsl::generate::{Sampler, Sampling};
 use burn_wgsl::{Wgsl, WgslDevice};
 use llama::gguf::Gguf;
 use llama::model::Llama;
-use llama::text;
+use llama::text::{self, TextError};
 use llama::tokenizer::Tokens;
 use serde_json::{Value, json};
 
 use crate::classifier::Classifier;
+use crate::device::attempt;
 use crate::http::label;
 use crate::models::Sizes;
 use crate::picture::{self, Picture};
@@ -56,12 +57,12 @@ pub fn pictures(
     Ok(failed)
 }
 
-/// Continues each line of text files with the most likely tokens. Returns how many lines have no answer: their lines say
-/// why.
+/// Continues each line of text files with the most likely tokens. Returns how many lines and files have no answer: their
+/// lines say why. Blank lines are left out.
 ///
 /// # Errors
 ///
-/// Returns an error if the model cannot be loaded, the device fails, or a file cannot be read or lines written.
+/// Returns an error if the model cannot be loaded, the device fails, or lines cannot be written.
 pub fn texts(
     model: &Path,
     device: WgslDevice,
@@ -79,16 +80,27 @@ pub fn texts(
     let mut failed = 0;
     for file in files {
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(file);
-        let text = text.with_context(|| format!("cannot read {name}"))?;
-        for (number, prompt) in text.lines().enumerate() {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => {
+                failed += 1;
+                writeln!(out, "{}", json!({ "file": name, "error": error.to_string() }))?;
+                continue;
+            }
+        };
+        let prompts = text.lines().enumerate().filter(|(_, prompt)| !prompt.trim().is_empty());
+        for (number, prompt) in prompts {
             cache.clear(0);
-            let mut line = match continued(&model, &mut cache, &tokens, prompt, limit) {
+            let answer = attempt(|| continued(&model, &mut cache, &tokens, prompt, limit));
+            let mut line = match answer {
                 Ok(answer) => answer,
-                Err(error) => {
-                    failed += 1;
-                    json!({ "error": format!("{error:#}") })
-                }
+                Err(error) => match error.downcast_ref::<TextError>() {
+                    Some(TextError::EmptyPrompt | TextError::Full(_) | TextError::NoToken) => {
+                        failed += 1;
+                        json!({ "error": format!("{error:#}") })
+                    }
+                    _ => return Err(error),
+                },
             };
             line["file"] = json!(name);
             line["line"] = json!(number + 1);

@@ -66,7 +66,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Loads a model, and writes a token, which compiles the kernels.
+    /// Loads a model, reads prompts and writes tokens, which compiles the kernels.
     ///
     /// # Errors
     ///
@@ -79,12 +79,21 @@ impl Writer {
     ) -> Result<Self> {
         let model = Llama::load(file, sizes.capacity, form, device)?;
         let mut cache = model.cache(sizes.sequences, sizes.capacity);
-        let prompt = vec![0; 16.min(cache.config().capacity - 1)];
+        // The longest part of a prompt, which needs the most memory, and a short one.
         let mut alone = model.cache(1, sizes.capacity);
-        model.read(&prompt, &mut alone)?;
+        for len in [text::CHUNK.min(cache.config().capacity - 1), 1] {
+            alone.clear(0);
+            model.read(&vec![0; len], &mut alone)?;
+        }
         cache.join(0, &alone);
-        let logits = model.read(&vec![0; sizes.sequences], &mut cache)?;
-        logits.try_into_data()?;
+        let chosen = Sampling { temperature: 1.0, ..Sampling::GREEDY };
+        for sampling in [Sampling::GREEDY, chosen] {
+            cache.clear(0);
+            cache.join(0, &alone);
+            let logits = model.read(&vec![0; sizes.sequences], &mut cache)?;
+            let mut sampler = Sampler::new(sampling, 0);
+            pollster::block_on(text::choose(logits, [Some(&mut sampler)]))?;
+        }
         cache.clear(0);
         Ok(Self { model, cache, alone })
     }
@@ -174,6 +183,10 @@ pub fn run<F: FnMut() -> Result<Writer>>(
             *running = Some(Running::new(request));
             new.push(place);
         }
+        // All that waited may have gone.
+        if places.iter().all(Option::is_none) {
+            continue;
+        }
         let result = step(&mut model, &mut places, &new, tokens, metrics);
         metrics.texts.set(places.iter().flatten().count() as i64);
         if let Err(error) = result {
@@ -214,8 +227,8 @@ fn step<F: FnMut() -> Result<Writer>>(
     for ((place, running), token) in places.iter_mut().enumerate().zip(chosen) {
         let Some(text) = running else { continue };
         let token = token.expect("a text has a sampler");
-        metrics.written_tokens.inc();
         let is_end = token.as_ref().is_ok_and(|token| tokens.is_end(*token));
+        metrics.written_tokens.inc_by(u64::from(token.is_ok() && !is_end));
         if !text.push(token, is_end, capacity) {
             *running = None;
             left.push(place);

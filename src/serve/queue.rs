@@ -80,8 +80,8 @@ impl<T> Clone for Requests<T> {
     }
 }
 
-/// Where the thread of a model takes requests from. When it is dropped, those that wait are dropped, too, and others are
-/// refused.
+/// Where the thread of a model takes requests from. When it is dropped, those that wait are dropped, too, and others
+/// are refused.
 #[derive(Debug)]
 pub struct Joined<T>(Arc<Queue<T>>);
 
@@ -143,6 +143,17 @@ impl<T> Requests<T> {
         Ok(())
     }
 
+    /// Drops the requests that wait and are wanted no longer, for example because a client has gone.
+    pub fn discard(&self, is_unwanted: impl Fn(&T) -> bool) {
+        let mut state = self.0.0.state.lock();
+        let (unwanted, waiting): (VecDeque<_>, VecDeque<_>) =
+            state.waiting.drain(..).partition(|(_, request)| is_unwanted(request));
+        state.waiting = waiting;
+        drop(state);
+        // What a request does when it is dropped may ask the queue.
+        drop(unwanted);
+    }
+
     /// Returns how many requests wait.
     pub fn waiting(&self) -> usize {
         self.0.0.state.lock().waiting.len()
@@ -155,8 +166,8 @@ impl<T> Requests<T> {
 }
 
 impl<T> Joined<T> {
-    /// Waits for requests. Returns the oldest, in the order of their arrival: a whole batch, or fewer once the oldest has
-    /// waited for others as long as it may. `None` if the queue is closed and empty.
+    /// Waits for requests. Returns the oldest, in the order of their arrival: a whole batch, or fewer once the oldest
+    /// has waited for others as long as it may. `None` if the queue is closed and empty.
     pub fn next(&self) -> Option<Vec<T>> {
         let JoinConfig { batch, wait, .. } = self.0.config;
         let mut state = self.0.state.lock();
@@ -168,13 +179,17 @@ impl<T> Joined<T> {
                 self.0.changed.wait(&mut state);
                 continue;
             };
-            let deadline = arrived + wait;
-            let is_due = state.is_closed || Instant::now() >= deadline;
-            if is_due || state.waiting.len() >= batch {
+            // `None`: later than any time.
+            let deadline = arrived.checked_add(wait);
+            let is_due = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if is_due || state.is_closed || state.waiting.len() >= batch {
                 let count = batch.min(state.waiting.len());
                 return Some(state.waiting.drain(..count).map(|(_, request)| request).collect());
             }
-            self.0.changed.wait_until(&mut state, deadline);
+            match deadline {
+                Some(deadline) => drop(self.0.changed.wait_until(&mut state, deadline)),
+                None => self.0.changed.wait(&mut state),
+            }
         }
     }
 

@@ -31,6 +31,8 @@ fn a_full_or_closed_queue_gives_requests_back() {
     }
     let refused = sender.send(8).expect_err("it is full");
     assert_eq!((refused.request, refused.reason), (8, Refusal::Full(8)));
+    sender.discard(|request| request % 2 == 0);
+    assert_eq!((sender.waiting(), joined.take()), (4, Some(1)));
     let other = sender.clone();
     drop(joined);
     assert_eq!(other.send(9).expect_err("nobody answers").reason, Refusal::Closed);
@@ -53,6 +55,11 @@ fn the_oldest_request_waits_for_others_but_not_for_long() {
         assert_eq!(joined.next(), Some(vec![0, 1, 2, 3]));
     });
     assert!(start.elapsed() < wait);
+    // One that waits for ever is answered when no others can come.
+    let (sender, joined) = requests(JoinConfig { wait: Duration::MAX, ..CONFIG });
+    sender.send(1).expect("there is room");
+    drop(sender);
+    assert_eq!(joined.next(), Some(vec![1]));
     let wait = Duration::from_millis(20);
     let (sender, joined) = requests(JoinConfig { wait, ..CONFIG });
     sender.send(7).expect("there is room");

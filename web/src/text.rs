@@ -15,9 +15,6 @@ use wasm_bindgen::{JsError, JsValue};
 use crate::device::parse_device;
 use crate::script::{Result, from_js, js_error, to_js};
 
-/// Tokens of a prompt that are read at once, so that the memory for them is bounded.
-const CHUNK: usize = 256;
-
 #[derive(Deserialize)]
 struct Settings {
     /// Bytes of the file.
@@ -27,7 +24,7 @@ struct Settings {
 }
 
 #[derive(Deserialize)]
-struct Wish {
+struct TextOptions {
     prompt: String,
     /// Whether the prompt is a question, which is answered.
     is_question: bool,
@@ -44,7 +41,7 @@ struct Part {
 
 #[derive(Serialize)]
 struct Loaded {
-    vocabulary: usize,
+    /// The most tokens of a text, with its prompt.
     context: usize,
     /// Bytes of memory on the device; `null` on the CPU.
     memory: Option<u64>,
@@ -93,17 +90,16 @@ impl Text {
         let (llama, tokens) = stream.finish().map_err(js_error)?;
         let cache = llama.cache(1, self.context);
         let (text, context) = (tokens.stream(), cache.config().capacity);
-        let vocabulary = llama.vocabulary();
         let sampler = Sampler::new(Sampling::GREEDY, 0);
         self.model = Some(Model { llama, tokens, cache, sampler, unread: Vec::new(), text });
         let usage = memory::usage(&self.device).map_err(js_error)?;
         let memory = (usage.in_use > 0).then_some(usage.in_use);
-        to_js(&Loaded { vocabulary, context, memory })
+        to_js(&Loaded { context, memory })
     }
 
-    /// Begins a text. `wish` holds `prompt`, `is_question`, `temperature` and `seed`. Returns the tokens of the prompt.
-    pub async fn start_text(&mut self, wish: JsValue) -> Result<usize> {
-        let Wish { prompt, is_question, temperature, seed } = from_js(wish)?;
+    /// Begins a text. `options` holds `prompt`, `is_question`, `temperature` and `seed`. Returns the tokens of the prompt.
+    pub async fn start_text(&mut self, options: JsValue) -> Result<usize> {
+        let TextOptions { prompt, is_question, temperature, seed } = from_js(options)?;
         let model = self.model()?;
         let ids = match is_question {
             true => {
@@ -128,15 +124,15 @@ impl Text {
     /// Writes a token. Returns its text, which may be whole only with the next.
     pub async fn next_token(&mut self) -> Result<JsValue> {
         let model = self.model()?;
-        if model.unread.is_empty() || model.cache.check_room(model.unread.len()).is_err() {
+        if model.unread.is_empty() {
+            return Err(JsError::new("no text was started"));
+        }
+        if model.cache.check_room(model.unread.len()).is_err() {
             let rest = std::mem::replace(&mut model.text, model.tokens.stream()).finish();
             return to_js(&Part { text: rest, end: Some("full") });
         }
         let unread = std::mem::take(&mut model.unread);
-        let mut logits = None;
-        for chunk in unread.chunks(CHUNK) {
-            logits = Some(model.llama.read(chunk, &mut model.cache).map_err(js_error)?);
-        }
+        let logits = text::read_all(&model.llama, &mut model.cache, &unread).map_err(js_error)?;
         let logits = logits.ok_or_else(|| JsError::new("no text was started"))?;
         let chosen = text::choose(logits, [Some(&mut model.sampler)]).await.map_err(js_error)?;
         let token = chosen.into_iter().flatten().next();

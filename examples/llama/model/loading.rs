@@ -32,7 +32,7 @@ pub enum LoadError {
 /// The weights of the last product, which may be those of the embeddings.
 const OUTPUT: &str = "output.weight";
 
-/// Puts a model together of the tensors of a file, in any order.
+/// A model that is loaded: the tensors of its file are added in any order.
 #[derive(Debug)]
 pub struct Loading<B: Backend> {
     config: Config,
@@ -43,6 +43,8 @@ pub struct Loading<B: Backend> {
     norms: BTreeMap<String, RmsNorm<B>>,
     /// By the name of the first of their tensors.
     products: BTreeMap<String, Product<B>>,
+    /// The product of each tensor.
+    product_of: BTreeMap<String, String>,
 }
 
 /// A product with the weights of some tensors, which have the same inputs.
@@ -96,6 +98,10 @@ impl<B: Backend> Loading<B> {
                 (in_layer(layer, &["ffn_down"]), [width, hidden]),
             ]);
         }
+        let of = |names: &Vec<String>| {
+            names.iter().map(|name| (name.clone(), names[0].clone())).collect::<Vec<_>>()
+        };
+        let product_of = groups.iter().flat_map(|(names, _)| of(names)).collect();
         let product = |(names, shape): (Vec<String>, _)| {
             (names[0].clone(), Product { names, shape, parts: BTreeMap::new(), linear: None })
         };
@@ -107,6 +113,7 @@ impl<B: Backend> Loading<B> {
             embeddings: None,
             norms: BTreeMap::new(),
             products: groups.into_iter().map(product).collect(),
+            product_of,
         })
     }
 
@@ -123,9 +130,9 @@ impl<B: Backend> Loading<B> {
             self.norms.insert(name.to_owned(), self.norm(&block_type.floats(bytes)));
             return;
         }
-        let of = self.products.values_mut().find(|product| product.names.iter().any(|n| n == name));
         // The embeddings may have no product.
-        let Some(product) = of else { return };
+        let Some(product) = self.product_of.get(name) else { return };
+        let product = self.products.get_mut(product).expect("there is one of this name");
         product.parts.insert(name.to_owned(), Weights::new(block_type, bytes, self.form));
         if product.parts.len() == product.names.len() {
             let parts = product.names.iter().filter_map(|name| product.parts.remove(name));

@@ -44,11 +44,6 @@ struct Layer<B: Backend> {
 }
 
 impl<B: Backend> Llama<B> {
-    /// Returns the number of tokens that there are.
-    pub fn vocabulary(&self) -> usize {
-        self.config.vocabulary
-    }
-
     /// Returns an empty cache for so many sequences of `capacity` tokens.
     pub fn cache(&self, sequences: usize, capacity: usize) -> KvCache<B> {
         let Config { layers, kv_heads, .. } = self.config;

@@ -5,28 +5,22 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{App, submit};
+use super::{App, prepare, submit};
 use crate::classifier::Classify;
 use crate::failure::Failure;
 use crate::picture;
 
 /// Answers a PNG or JPEG file with the digit in it, and the probabilities of all.
-pub async fn classify(
-    State(app): State<Arc<App>>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Value>, Failure> {
+pub async fn classify(State(app): State<Arc<App>>, body: Bytes) -> Result<Json<Value>, Failure> {
     let requests = app.classifier.as_ref();
     let requests =
         requests.ok_or_else(|| Failure::NotFound("there is no model of digits".to_owned()))?;
-    let bytes = app.bytes(body)?;
-    let decoded = tokio::task::spawn_blocking(move || picture::decode(&bytes)).await;
-    let picture = decoded
-        .map_err(|_| Failure::Request("the picture cannot be decoded".to_owned()))?
-        .map_err(|error| Failure::Request(error.to_string()))?;
+    let decode =
+        move || picture::decode(&body).map_err(|error| Failure::Request(error.to_string()));
+    let picture = prepare(&app, decode).await?;
     let (reply, answer) = oneshot::channel();
     submit(requests, Classify { picture, reply })?;
     let gone = |_| Failure::Unavailable("the model of digits has ended".to_owned());

@@ -1,30 +1,32 @@
 //! Text, as OpenAI's API has it: `/v1/completions`, `/v1/chat/completions` and `/v1/models`.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use axum::response::sse::{Event, Sse};
+use axum::extract::{Path, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use burn_wgsl::generate::Sampling;
 use futures_util::stream;
 use llama::chat::{self, Message};
+use llama::tokenizer::TokenizerError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::text::{Part, Text, TextModel, Wish};
-use super::{App, error_object};
+use super::text::{Part, Text, TextModel, TextOptions};
+use super::{App, error_object, json as parsed, prepare};
 use crate::failure::Failure;
 use crate::writer::End;
 
 /// One string, or several.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or a list of texts")]
 enum Strings {
     One(String),
     Several(Vec<String>),
@@ -45,21 +47,24 @@ struct Options {
     model: Option<String>,
     max_tokens: Option<usize>,
     max_completion_tokens: Option<usize>,
-    #[serde(default = "one")]
-    temperature: f32,
-    #[serde(default = "one")]
-    top_p: f32,
-    #[serde(default)]
-    top_k: usize,
-    seed: Option<u64>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<usize>,
+    seed: Option<i64>,
     stop: Option<Strings>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
     n: Option<u32>,
+    // What would change the answer, but is not there.
+    tools: Option<Value>,
+    response_format: Option<Value>,
+    logprobs: Option<Value>,
+    logit_bias: Option<Value>,
 }
 
-fn one() -> f32 {
-    1.0
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
 }
 
 /// A request for the rest of a text.
@@ -81,26 +86,68 @@ pub struct ChatRequest {
 #[derive(Debug, Deserialize)]
 struct ChatMessage {
     role: String,
-    content: String,
+    content: Option<Content>,
+}
+
+/// The text of a message, or parts of it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a text, or a list of parts of the type `text`")]
+enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart {
+    Text { text: String },
+}
+
+impl ChatMessage {
+    fn into_message(self) -> Message {
+        let content = match self.content {
+            None => String::new(),
+            Some(Content::Text(text)) => text,
+            Some(Content::Parts(parts)) => {
+                parts.into_iter().map(|ContentPart::Text { text }| text).collect()
+            }
+        };
+        // OpenAI's newer name.
+        let role = if self.role == "developer" { "system".to_owned() } else { self.role };
+        Message { role, content }
+    }
+}
+
+/// How an answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Whole,
+    Stream { include_usage: bool },
 }
 
 /// The tokens of a completion, if a request does not say.
 const DEFAULT_TOKENS: usize = 16;
+
+/// The roles of messages.
+const ROLES: [&str; 3] = ["system", "user", "assistant"];
 
 /// The most texts that end another.
 const MAX_STOPS: usize = 4;
 
 impl Options {
     /// Returns how a text is to be written.
-    fn wish(self, prompt: Vec<u32>, default_limit: Option<usize>) -> Result<Wish, Failure> {
+    fn text(self, prompt: Vec<u32>, default_limit: Option<usize>) -> Result<TextOptions, Failure> {
         let wrong = |what: &str| Err(Failure::Request(what.to_owned()));
         if self.n.is_some_and(|n| n != 1) {
             return wrong("n is not 1: there is one answer to a request");
         }
-        if !(0.0..=100.0).contains(&self.temperature) {
+        self.check_supported()?;
+        let temperature = self.temperature.unwrap_or(1.0);
+        if !(0.0..=100.0).contains(&temperature) {
             return wrong("temperature is not between 0 and 100");
         }
-        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+        let top_p = self.top_p.unwrap_or(1.0);
+        if !(top_p > 0.0 && top_p <= 1.0) {
             return wrong("top_p is not above 0 and at most 1");
         }
         let stops = self.stop.map_or(Vec::new(), Strings::into_list);
@@ -108,13 +155,47 @@ impl Options {
             return wrong("stop has more than 4 texts, or an empty one");
         }
         let limit = self.max_completion_tokens.or(self.max_tokens).or(default_limit);
-        // Without a seed, each answer is another.
-        let seed = self.seed.unwrap_or_else(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            now.as_nanos() as u64 ^ next_number().rotate_left(32)
-        });
-        let Self { temperature, top_p, top_k, .. } = self;
-        Ok(Wish { prompt, limit, sampling: Sampling { temperature, top_k, top_p }, seed, stops })
+        // Answers without a seed differ.
+        let seed = self.seed.map_or_else(
+            || {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                now.as_nanos() as u64 ^ next_number().rotate_left(32)
+            },
+            |seed| seed as u64,
+        );
+        let sampling = Sampling { temperature, top_k: self.top_k.unwrap_or(0), top_p };
+        Ok(TextOptions { prompt, limit, sampling, seed, stops })
+    }
+
+    /// Refuses options that would change the answer.
+    fn check_supported(&self) -> Result<(), Failure> {
+        let is_text = |format: &Value| format["type"] == "text";
+        let options = [
+            ("tools", &self.tools),
+            ("response_format", &self.response_format),
+            ("logprobs", &self.logprobs),
+            ("logit_bias", &self.logit_bias),
+        ];
+        let changes = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::Array(values) => !values.is_empty(),
+            Value::Object(values) => !values.is_empty() && !is_text(value),
+            _ => true,
+        };
+        let found = options.iter().find(|(_, value)| value.as_ref().is_some_and(changes));
+        match found {
+            Some((name, _)) => Err(Failure::Request(format!("{name} is not supported"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the form of the answer.
+    fn form(&self) -> Form {
+        let include_usage = self.stream_options.as_ref().and_then(|options| options.include_usage);
+        match (self.stream.unwrap_or(false), include_usage.unwrap_or(false)) {
+            (false, _) => Form::Whole,
+            (true, include_usage) => Form::Stream { include_usage },
+        }
     }
 
     /// Returns the model that is asked for.
@@ -135,14 +216,9 @@ fn next_number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Splits a text into tokens, on a thread that may take its time.
-async fn tokens<F>(tokenize: F) -> Result<Vec<u32>, Failure>
-where
-    F: FnOnce() -> Result<Vec<u32>, llama::tokenizer::TokenizerError> + Send + 'static,
-{
-    let tokens = tokio::task::spawn_blocking(tokenize).await;
-    let tokens = tokens.map_err(|_| Failure::Request("the text has no tokens".to_owned()))?;
-    tokens.map_err(|error| Failure::Request(error.to_string()))
+/// Returns why a text has no tokens.
+fn no_tokens(error: TokenizerError) -> Failure {
+    Failure::Request(error.to_string())
 }
 
 /// Continues a text.
@@ -150,17 +226,17 @@ pub async fn complete(
     State(app): State<Arc<App>>,
     body: Result<Json<CompletionRequest>, JsonRejection>,
 ) -> Result<Response, Failure> {
-    let CompletionRequest { prompt, options } = app.json(body)?;
+    let CompletionRequest { prompt, options } = parsed(body)?;
     let model = options.model(&app)?;
     let [prompt] = <[String; 1]>::try_from(prompt.into_list()).map_err(|prompts| {
         Failure::Request(format!("there are {} prompts: one can be continued", prompts.len()))
     })?;
     let of_model = model.clone();
-    let prompt = tokens(move || of_model.tokens.prompt(&prompt)).await?;
-    let stream = options.stream;
-    let wish = options.wish(prompt, Some(DEFAULT_TOKENS))?;
-    let text = model.begin(wish)?;
-    answer(Answer::new(Kind::Completion, &model), text, stream, app.timeout).await
+    let tokenize = move || of_model.tokens.prompt(&prompt).map_err(no_tokens);
+    let prompt = prepare(&app, tokenize).await?;
+    let form = options.form();
+    let text = model.begin(options.text(prompt, Some(DEFAULT_TOKENS))?)?;
+    answer(Answer::new(Kind::Completion, &model), text, form, app.timeout).await
 }
 
 /// Answers a message.
@@ -168,31 +244,41 @@ pub async fn chat(
     State(app): State<Arc<App>>,
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, Failure> {
-    let ChatRequest { messages, options } = app.json(body)?;
+    let ChatRequest { messages, options } = parsed(body)?;
     let model = options.model(&app)?;
     if messages.is_empty() {
         return Err(Failure::Request("there are no messages".to_owned()));
     }
-    const ROLES: [&str; 3] = ["system", "user", "assistant"];
-    if let Some(ChatMessage { role, .. }) = messages.iter().find(|m| !ROLES.contains(&&*m.role)) {
+    let messages: Vec<Message> = messages.into_iter().map(ChatMessage::into_message).collect();
+    if let Some(Message { role, .. }) = messages.iter().find(|m| !ROLES.contains(&&*m.role)) {
         return Err(Failure::Request(format!("the role {role:?} is none of {ROLES:?}")));
     }
-    let messages: Vec<Message> = messages
-        .into_iter()
-        .map(|ChatMessage { role, content }| Message { role, content })
-        .collect();
     let of_model = model.clone();
-    let prompt = tokens(move || chat::prompt(&messages, &of_model.tokens)).await?;
-    let stream = options.stream;
-    let text = model.begin(options.wish(prompt, None)?)?;
-    answer(Answer::new(Kind::Chat, &model), text, stream, app.timeout).await
+    let tokenize = move || chat::prompt(&messages, &of_model.tokens).map_err(no_tokens);
+    let prompt = prepare(&app, tokenize).await?;
+    let form = options.form();
+    let text = model.begin(options.text(prompt, None)?)?;
+    answer(Answer::new(Kind::Chat, &model), text, form, app.timeout).await
 }
 
 /// Lists the models.
 pub async fn models(State(app): State<Arc<App>>) -> Json<Value> {
-    let model = |name: &str| json!({ "id": name, "object": "model", "owned_by": "user" });
-    let models: Vec<Value> = app.text.iter().map(|text| model(&text.name)).collect();
+    let models: Vec<Value> = app.text.iter().map(|text| described(text)).collect();
     Json(json!({ "object": "list", "data": models }))
+}
+
+/// Describes a model.
+pub async fn model(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    let model = app.text.as_ref().filter(|text| text.name == name);
+    let model = model.ok_or_else(|| Failure::NotFound(format!("there is no model {name:?}")))?;
+    Ok(Json(described(model)))
+}
+
+fn described(model: &TextModel) -> Value {
+    json!({ "id": model.name, "object": "model", "created": model.created, "owned_by": "user" })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,44 +316,60 @@ impl Answer {
 
     /// Returns the whole answer.
     fn whole(&self, content: &str, end: End, text: &Text) -> Value {
-        let finish = finish(end);
         let mut whole = match self.kind {
-            Kind::Completion => self.object(
-                "text_completion",
-                json!({ "index": 0, "text": content, "finish_reason": finish, "logprobs": null }),
-            ),
+            Kind::Completion => self.completion(content, Some(end)),
             Kind::Chat => self.object(
                 "chat.completion",
                 json!({
                     "index": 0,
                     "message": { "role": "assistant", "content": content },
-                    "finish_reason": finish,
+                    "finish_reason": finish(end),
                     "logprobs": null,
                 }),
             ),
         };
-        whole["usage"] = json!({
-            "prompt_tokens": text.prompt,
-            "completion_tokens": text.written,
-            "total_tokens": text.prompt + text.written,
-        });
+        whole["usage"] = usage(text);
         whole
     }
 
     /// Returns a part of an answer in a stream.
     fn part(&self, content: &str, end: Option<End>) -> Value {
-        let finish = end.map(finish);
         match self.kind {
-            Kind::Completion => self.object(
-                "text_completion",
-                json!({ "index": 0, "text": content, "finish_reason": finish, "logprobs": null }),
-            ),
-            Kind::Chat => self.object(
-                "chat.completion.chunk",
-                json!({ "index": 0, "delta": { "content": content }, "finish_reason": finish }),
-            ),
+            Kind::Completion => self.completion(content, end),
+            Kind::Chat => {
+                let finish = end.map(finish);
+                let delta = json!({ "content": content });
+                self.object(
+                    "chat.completion.chunk",
+                    json!({ "index": 0, "delta": delta, "finish_reason": finish }),
+                )
+            }
         }
     }
+
+    fn completion(&self, text: &str, end: Option<End>) -> Value {
+        let finish = end.map(finish);
+        self.object(
+            "text_completion",
+            json!({ "index": 0, "text": text, "finish_reason": finish, "logprobs": null }),
+        )
+    }
+
+    /// Returns the last part of a stream, which has no text.
+    fn usage_part(&self, text: &Text) -> Value {
+        let mut part = self.part("", None);
+        part["choices"] = json!([]);
+        part["usage"] = usage(text);
+        part
+    }
+}
+
+fn usage(text: &Text) -> Value {
+    json!({
+        "prompt_tokens": text.prompt,
+        "completion_tokens": text.written,
+        "total_tokens": text.prompt + text.written,
+    })
 }
 
 fn finish(end: End) -> &'static str {
@@ -280,11 +382,23 @@ fn finish(end: End) -> &'static str {
 async fn answer(
     answer: Answer,
     mut text: Text,
-    is_stream: bool,
+    form: Form,
     timeout: Duration,
 ) -> Result<Response, Failure> {
-    if is_stream {
-        return Ok(streamed(answer, text, timeout).into_response());
+    if let Form::Stream { include_usage } = form {
+        // What goes wrong before the first part has a status.
+        let first = text.next().await?;
+        let mut ready = VecDeque::new();
+        if answer.kind == Kind::Chat {
+            let mut role = answer.part("", None);
+            role["choices"][0]["delta"]["role"] = json!("assistant");
+            ready.push_back(event(&role));
+        }
+        let deadline = Instant::now() + timeout;
+        let mut stream =
+            Streamed { answer, text: Some(text), include_usage, ready, deadline, timeout };
+        stream.add(first);
+        return Ok(stream.into_response());
     }
     let mut content = String::new();
     let mut end = End::Length;
@@ -305,25 +419,11 @@ struct Streamed {
     answer: Answer,
     /// `None` after the last part.
     text: Option<Text>,
+    include_usage: bool,
     /// Parts that are ready.
-    ready: Vec<Event>,
+    ready: VecDeque<Event>,
     deadline: Instant,
     timeout: Duration,
-}
-
-/// Answers with the parts of a text as they are written.
-fn streamed(answer: Answer, text: Text, timeout: Duration) -> impl IntoResponse {
-    let mut ready = Vec::new();
-    if answer.kind == Kind::Chat {
-        let delta = json!({ "index": 0, "delta": { "role": "assistant", "content": "" }, "finish_reason": null });
-        ready.push(event(&answer.object("chat.completion.chunk", delta)));
-    }
-    let deadline = Instant::now() + timeout;
-    let state = Streamed { answer, text: Some(text), ready, deadline, timeout };
-    Sse::new(stream::unfold(state, |mut state| async move {
-        let event = state.next().await?;
-        Some((Ok::<Event, Infallible>(event), state))
-    }))
 }
 
 fn event(value: &Value) -> Event {
@@ -331,30 +431,47 @@ fn event(value: &Value) -> Event {
 }
 
 impl Streamed {
+    fn into_response(self) -> Response {
+        let events = stream::unfold(self, |mut state| async move {
+            let event = state.next().await?;
+            Some((Ok::<Event, Infallible>(event), state))
+        });
+        // A text may wait for a place.
+        Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    }
+
     async fn next(&mut self) -> Option<Event> {
-        if !self.ready.is_empty() {
-            return Some(self.ready.remove(0));
-        }
-        let text = self.text.as_mut()?;
-        let part = tokio::time::timeout_at(self.deadline, text.next()).await;
-        let part = part.unwrap_or_else(|_| Err(Failure::Timeout(self.timeout.as_secs())));
-        match part {
-            Ok(Some(Part::Text(part))) => Some(event(&self.answer.part(&part, None))),
-            Ok(Some(Part::End(part, end))) => {
-                self.text = None;
-                if !part.is_empty() {
-                    self.ready.push(event(&self.answer.part("", Some(end))));
-                    self.ready.push(Event::default().data("[DONE]"));
-                    return Some(event(&self.answer.part(&part, None)));
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let text = self.text.as_mut()?;
+            let part = tokio::time::timeout_at(self.deadline, text.next()).await;
+            match part.unwrap_or_else(|_| Err(Failure::Timeout(self.timeout.as_secs()))) {
+                Ok(part) => self.add(part),
+                Err(failure) => {
+                    self.text = None;
+                    return Some(event(&error_object(&failure, "server_error")));
                 }
-                self.ready.push(Event::default().data("[DONE]"));
-                Some(event(&self.answer.part("", Some(end))))
-            }
-            Ok(None) => None,
-            Err(failure) => {
-                self.text = None;
-                Some(event(&error_object(&failure, "server_error")))
             }
         }
+    }
+
+    /// Adds the events of a part.
+    fn add(&mut self, part: Option<Part>) {
+        let (content, end) = match part {
+            Some(Part::Text(content)) => (content, None),
+            Some(Part::End(content, end)) => (content, Some(end)),
+            None => (String::new(), None),
+        };
+        if !content.is_empty() {
+            self.ready.push_back(event(&self.answer.part(&content, None)));
+        }
+        let Some(end) = end else { return };
+        self.ready.push_back(event(&self.answer.part("", Some(end))));
+        if let Some(text) = self.text.take().filter(|_| self.include_usage) {
+            self.ready.push_back(event(&self.answer.usage_part(&text)));
+        }
+        self.ready.push_back(Event::default().data("[DONE]"));
     }
 }

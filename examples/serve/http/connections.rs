@@ -1,4 +1,4 @@
-//! Connections, of which there may be many that say nothing.
+//! Connections, of which there may be many that send nothing.
 
 use std::future::Future;
 use std::io;
@@ -12,6 +12,8 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 
 use super::Status;
 
@@ -20,7 +22,7 @@ use super::Status;
 pub struct Limits {
     /// The most open connections. Others wait until one is closed.
     pub connections: usize,
-    /// How long a connection may say nothing, or take for the head of a request.
+    /// How long a connection may send nothing, take for the head of a request, or read nothing of an answer.
     pub silence: Duration,
     /// How long the server waits for answers that are being written when it ends.
     pub drain: Duration,
@@ -39,7 +41,10 @@ pub async fn serve(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.silence);
     tokio::pin!(stop);
+    let mut tasks = JoinSet::new();
     loop {
+        // Those that have ended.
+        while tasks.try_join_next().is_some() {}
         let next = async {
             let place = places.clone().acquire_owned().await.expect("it is never closed");
             (place, listener.accept().await)
@@ -58,9 +63,11 @@ pub async fn serve(
         // Tokens are small, and must not wait for others.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(routes.clone());
+        let mut stream = Box::pin(TimeoutStream::new(stream));
+        stream.as_mut().set_write_timeout_pinned(Some(limits.silence));
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
         let open = Open::new(status.clone());
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             if let Err(error) = connection.await {
                 log::debug!("a connection ended: {error}");
             }
@@ -70,6 +77,7 @@ pub async fn serve(
     drop(listener);
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         log::warn!("answers were not read within {} seconds", limits.drain.as_secs());
+        tasks.shutdown().await;
     }
 }
 
@@ -89,7 +97,7 @@ impl Drop for Open {
     }
 }
 
-/// Where the process has no more files, the next one fails as well, until some are closed.
+/// Waits after an error that would come again at once: the process has too many open files.
 async fn wait_after(error: &io::Error) {
     let of_client = [
         io::ErrorKind::ConnectionAborted,

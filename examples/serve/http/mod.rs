@@ -14,7 +14,8 @@ pub use text::TextModel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::rejection::{BytesRejection, JsonRejection};
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
@@ -22,9 +23,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use burn_wgsl::serve::{Refusal, Refused, Requests};
+use tokio::sync::Semaphore;
 
 use crate::classifier::Classify;
 use crate::failure::Failure;
+use crate::writer::Write;
 
 /// What all requests share.
 pub struct App {
@@ -37,6 +40,10 @@ pub struct App {
     pub body: usize,
     /// How long a request may take until its answer begins, and a text until it ends.
     pub timeout: Duration,
+    /// How long the body of a request may take to arrive.
+    pub silence: Duration,
+    /// Pictures and texts that are prepared at once: this takes memory and processors.
+    pub preparing: Arc<Semaphore>,
 }
 
 /// Returns the routes.
@@ -47,24 +54,34 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/v1/completions", post(completions::complete))
         .route("/v1/chat/completions", post(completions::chat))
         .route("/v1/models", get(completions::models))
+        .route("/v1/models/{name}", get(completions::model))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .route("/metrics", get(status::metrics))
         .fallback(|| async { Failure::NotFound("there is no such address".to_owned()) })
-        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
+        .method_not_allowed_fallback(|| async { Failure::Method })
         .layer(limited)
-        .layer(DefaultBodyLimit::max(app.body))
+        // The body is limited where it is read.
+        .layer(DefaultBodyLimit::disable())
         .with_state(app)
 }
 
-/// Ends a request that takes too long, and counts it.
+/// Reads the body of a request, ends one that takes too long, and counts the answers.
 async fn limit_time(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
-    // Addresses that there are not are one: anybody can make them up.
+    // Clients can make up any number of other addresses.
     let path = path.map_or("other", MatchedPath::as_str).to_owned();
     let start = Instant::now();
-    let answer = tokio::time::timeout(app.timeout, next.run(request)).await;
-    let answer = answer.unwrap_or_else(|_| Failure::Timeout(app.timeout.as_secs()).into_response());
+    let answer = async {
+        let (head, body) = request.into_parts();
+        let body = tokio::time::timeout(app.silence, to_bytes(body, app.body)).await;
+        let body = body.map_err(|_| Failure::Slow(app.silence.as_secs()))?;
+        let body = body.map_err(|error| body_failure(&error, app.body))?;
+        Ok::<_, Failure>(next.run(Request::from_parts(head, Body::from(body))).await)
+    };
+    let answer = tokio::time::timeout(app.timeout, answer).await;
+    let answer = answer.unwrap_or_else(|_| Err(Failure::Timeout(app.timeout.as_secs())));
+    let answer = answer.unwrap_or_else(IntoResponse::into_response);
     let metrics = &app.status.metrics;
     metrics
         .seconds
@@ -75,10 +92,38 @@ async fn limit_time(State(app): State<Arc<App>>, request: Request, next: Next) -
     answer
 }
 
+/// Returns why a body cannot be read.
+fn body_failure(error: &axum::Error, most: usize) -> Failure {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return Failure::TooLarge(most);
+        }
+        cause = error.source();
+    }
+    Failure::Request(format!("the body cannot be read: {error}"))
+}
+
+/// Does work that takes a processor and memory, on a thread for it.
+async fn prepare<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let permit = app.preparing.clone().acquire_owned().await.expect("it is never closed");
+    let done = tokio::task::spawn_blocking(move || {
+        // It is kept if the client goes away: the work goes on.
+        let _permit = permit;
+        work()
+    });
+    done.await.unwrap_or_else(|_| Err(Failure::Request("the request cannot be read".to_owned())))
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, kind) = match &self {
             Self::Request(_) => (StatusCode::BAD_REQUEST, "invalid_request_error"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
+            Self::Slow(_) => (StatusCode::REQUEST_TIMEOUT, "invalid_request_error"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "invalid_request_error"),
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error"),
@@ -99,32 +144,39 @@ fn error_object(failure: &Failure, kind: &str) -> serde_json::Value {
     serde_json::json!({ "error": { "message": failure.to_string(), "type": kind } })
 }
 
-impl App {
-    /// Returns why a body cannot be read.
-    fn body_failure(&self, status: StatusCode, text: String) -> Failure {
-        match status {
-            StatusCode::PAYLOAD_TOO_LARGE => Failure::TooLarge(self.body),
-            _ => Failure::Request(text),
-        }
-    }
+/// Reads a request.
+fn json<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
+    body.map(|Json(value)| value).map_err(|rejection| Failure::Request(rejection.body_text()))
+}
 
-    fn json<T>(&self, body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
-        let failure =
-            |rejection: JsonRejection| self.body_failure(rejection.status(), rejection.body_text());
-        body.map(|Json(value)| value).map_err(failure)
-    }
+/// A request of a client that may go away.
+pub trait Abandoned {
+    /// Returns whether nobody waits for the answer.
+    fn is_abandoned(&self) -> bool;
+}
 
-    fn bytes(
-        &self,
-        body: Result<axum::body::Bytes, BytesRejection>,
-    ) -> Result<axum::body::Bytes, Failure> {
-        body.map_err(|rejection| self.body_failure(rejection.status(), rejection.body_text()))
+impl Abandoned for Classify {
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+impl Abandoned for Write {
+    fn is_abandoned(&self) -> bool {
+        self.events.is_closed()
     }
 }
 
 /// Puts a request into the queue of a model.
-fn submit<T>(requests: &Requests<T>, request: T) -> Result<(), Failure> {
-    requests.send(request).map_err(|Refused { reason, .. }| match reason {
+fn submit<T: Abandoned>(requests: &Requests<T>, request: T) -> Result<(), Failure> {
+    let result = match requests.send(request) {
+        Err(Refused { request, reason: Refusal::Full(_) }) => {
+            requests.discard(T::is_abandoned);
+            requests.send(request)
+        }
+        result => result,
+    };
+    result.map_err(|Refused { reason, .. }| match reason {
         Refusal::Full(_) => Failure::Busy(reason.to_string()),
         Refusal::Closed => Failure::Unavailable(reason.to_string()),
     })

@@ -20,7 +20,7 @@ pub enum Health {
     Ready,
     /// What was accepted is answered.
     Ending,
-    /// The thread of a model has ended because its device fails.
+    /// The thread of a model has ended: its device fails, or the model cannot be loaded.
     Failed,
 }
 
@@ -40,17 +40,17 @@ impl Status {
         Self { starting: AtomicUsize::new(models), ..Self::default() }
     }
 
-    /// A model is ready.
+    /// Notes that a model is ready.
     pub fn set_ready(&self) {
         self.starting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The server ends.
+    /// Notes that the server ends.
     pub fn set_ending(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
-    /// The thread of a model has ended because its device fails.
+    /// Notes that the thread of a model has ended with an error.
     pub fn set_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
@@ -69,25 +69,25 @@ impl Status {
     }
 }
 
-/// Whether the process should go on: a failure asks for another one.
+/// Answers whether the process works: it ends soon after a failure, so that a supervisor starts another one.
 pub async fn health(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.status.health() {
-        Health::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "a device fails\n"),
+        Health::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "a model has failed\n"),
         _ => (StatusCode::OK, "ok\n"),
     }
 }
 
-/// Whether requests should be sent here.
+/// Answers whether requests should be sent here.
 pub async fn ready(State(app): State<Arc<App>>) -> impl IntoResponse {
     match app.status.health() {
         Health::Ready => (StatusCode::OK, "ready\n"),
         Health::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
         Health::Ending => (StatusCode::SERVICE_UNAVAILABLE, "ending\n"),
-        Health::Failed => (StatusCode::SERVICE_UNAVAILABLE, "a device fails\n"),
+        Health::Failed => (StatusCode::SERVICE_UNAVAILABLE, "a model has failed\n"),
     }
 }
 
-/// What the server counts.
+/// Answers what the server counts.
 pub async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
     let metrics = &app.status.metrics;
     let set = |model: &str, waiting: usize| {

@@ -15,6 +15,8 @@ use crate::writer::{End, Event, Write};
 pub struct TextModel {
     /// Its name in requests.
     pub name: String,
+    /// When it was loaded, in seconds since 1970.
+    pub created: u64,
     pub requests: Requests<Write>,
     pub tokens: Arc<Tokens>,
     /// The most tokens of a text, with its prompt.
@@ -23,7 +25,7 @@ pub struct TextModel {
 
 /// How a text is to be written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct TextOptions {
     pub prompt: Vec<u32>,
     /// The most tokens; as many as there is room for, if it is not given.
     pub limit: Option<usize>,
@@ -39,8 +41,8 @@ impl TextModel {
     /// # Errors
     ///
     /// Returns an error if the prompt is empty or too long, or too many requests wait.
-    pub fn begin(&self, wish: Wish) -> Result<Text, Failure> {
-        let prompt = wish.prompt.len();
+    pub fn begin(&self, options: TextOptions) -> Result<Text, Failure> {
+        let prompt = options.prompt.len();
         if prompt == 0 {
             return Err(Failure::Request("the prompt has no tokens".to_owned()));
         }
@@ -51,13 +53,13 @@ impl TextModel {
                 self.capacity
             )));
         }
-        let limit = wish.limit.map_or(room, |limit| limit.min(room));
+        let limit = options.limit.map_or(room, |limit| limit.min(room));
         if limit == 0 {
             return Err(Failure::Request("no tokens are asked for: max_tokens is 0".to_owned()));
         }
         // All tokens and the end: the thread of the model waits for no reader.
         let (sender, events) = channel(limit + 1);
-        let Wish { prompt: tokens, sampling, seed, stops, .. } = wish;
+        let TextOptions { prompt: tokens, sampling, seed, stops, .. } = options;
         submit(&self.requests, Write { prompt: tokens, limit, sampling, seed, events: sender })?;
         let pending = Stops { stops, pending: String::new() };
         let decoder = Some(self.tokens.stream());

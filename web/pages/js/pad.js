@@ -49,6 +49,7 @@ export class Pad {
 
 	/** Shows a picture in place of the drawing: a dark digit on a light background, or the other way round. */
 	show(picture) {
+		this.#pointer = null; // ends a stroke
 		this.#strokes = [];
 		this.#cells.clear();
 		this.#picture = picture;
@@ -259,7 +260,7 @@ function inkOf(picture) {
 	});
 	const [unitX, unitY] = [picture.width / RASTER_SIDE, picture.height / RASTER_SIDE];
 	const [width, height] = [(right - left) * unitX, (bottom - top) * unitY];
-	const drawnWidth = clamp((RASTER_SIDE * width) / height, MAX_WIDTH);
+	const drawnWidth = clamp(Math.max((RASTER_SIDE * width) / height, BLOCK), MAX_WIDTH);
 	const middle = (RASTER_SIDE - drawnWidth) / 2;
 	const box = [left * unitX, top * unitY, width, height];
 	const drawn = draw(...box, middle, 0, drawnWidth, RASTER_SIDE);

@@ -10,16 +10,19 @@ const CACHE = "models"; // of models from the server
 const PIECE = 1 << 20; // bytes that go to the worker at once
 
 const engine = new Engine();
-const device = new Device(engine, drop, () => source && schedule(() => load(source)));
+const device = new Device(engine, drop, () => source !== undefined && schedule(() => load(source)));
 
 let model = null;
-let source = null; // a File, or null for the server's: what a retry loads
+let context; // tokens of a text of this model
+let source; // a File, or null for the server's: what a retry loads
+let loading; // aborts a download
 let running = false; // whether the current task should continue
 let queue = Promise.resolve();
 
 /** Ends the current task, and runs another after it. */
 function schedule(task) {
 	running = false;
+	loading?.abort();
 	queue = queue.then(task).catch((error) => device.fail(error));
 }
 
@@ -32,7 +35,7 @@ function drop() {
 
 function update() {
 	const { state } = document.body.dataset;
-	$("write").disabled = !model && !running;
+	$("write").disabled = !["ready", "running"].includes(state);
 	$("write").textContent = state === "running" ? "Stop" : "Write";
 	$("load").textContent = state === "loading" ? "Stop loading" : "Load model.gguf";
 }
@@ -47,21 +50,32 @@ async function modelCache() {
 	return self.caches?.open(CACHE).catch(() => undefined);
 }
 
-/** Returns {bytes, stream, kept}: the length of a model, its bytes, and a promise to keep it. */
+/** Returns the response with the server's model, and whether it was kept. */
+async function fetched() {
+	const kept = await (await modelCache())?.match(URL_OF_MODEL);
+	if (kept) return { response: kept, isKept: true };
+	const response = await fetch(URL_OF_MODEL, { signal: loading.signal });
+	if (!response.ok) throw new LoadError("There is no model.gguf beside this page: choose a file.");
+	return { response, isKept: false };
+}
+
+/** Returns {bytes, stream, keep}: the length of a model, its bytes, and what is to be kept of it. */
 async function open(from) {
 	if (from) return { bytes: from.size, stream: from.stream() };
-	const cache = await modelCache();
-	let response = await cache?.match(URL_OF_MODEL);
-	let kept;
-	if (!response) {
-		response = await fetch(URL_OF_MODEL);
-		if (!response.ok) throw new LoadError("There is no model.gguf beside this page: choose a file.");
-		// Without room for it, the model is only not kept.
-		kept = cache?.put(URL_OF_MODEL, response.clone()).catch(() => {});
+	const { response, isKept } = await fetched();
+	const { headers } = response;
+	const bytes = Number(headers.get("content-length"));
+	if (!bytes || headers.get("content-encoding")) {
+		throw new LoadError("The server does not say how long model.gguf is.");
 	}
-	const bytes = Number(response.headers.get("content-length"));
-	if (!bytes) throw new LoadError("The server does not say how long model.gguf is.");
-	return { bytes, stream: response.body, kept };
+	return { bytes, stream: response.body, keep: isKept ? null : [] };
+}
+
+/** Keeps the pieces of the server's model for the next visit, if there is room. */
+async function keep(parts, bytes) {
+	const cache = await modelCache();
+	const response = new Response(new Blob(parts), { headers: { "content-length": String(bytes) } });
+	await cache?.put(URL_OF_MODEL, response).catch(() => {});
 }
 
 /** An error of a model, not of the device. */
@@ -72,24 +86,28 @@ async function load(from) {
 	clearNotice();
 	drop();
 	running = true;
+	loading = new AbortController();
 	show("opening", "Opening device…");
 	const info = await device.open();
 	show("loading", "Loading…");
 	const start = performance.now();
 	try {
-		const { bytes, stream, kept } = await open(from);
+		const { bytes, stream, keep: parts } = await open(from).catch(asLoadError);
 		model = await engine.create("Text", info.device, { bytes, context: CONTEXT });
 		$("progress").value = 0;
 		let arrived = 0;
 		for await (const piece of pieces(stream)) {
 			if (!running) throw new LoadError("Loading was stopped.");
 			await pushed(piece);
+			parts?.push(new Blob([piece]));
 			arrived += piece.length;
 			$("progress").value = arrived / bytes;
 			$("status").textContent = `Loading: ${formatBinary(arrived, "B")} of ${formatBinary(bytes, "B")}`;
 		}
-		const { memory } = await pushed();
-		await kept;
+		const loaded = await pushed();
+		({ context } = loaded);
+		const { memory } = loaded;
+		if (parts) await keep(parts, bytes);
 		$("model-size").textContent = formatBinary(bytes, "B");
 		$("memory").textContent = memory === undefined || memory === null ? "–" : formatBinary(memory, "B");
 	} catch (error) {
@@ -100,10 +118,18 @@ async function load(from) {
 		return;
 	} finally {
 		running = false;
+		loading = null;
 		await showKept();
 	}
 	const seconds = (performance.now() - start) / 1e3;
 	show("ready", `The model was loaded in ${formatNumber(seconds)} s.`);
+}
+
+/** What is wrong with a download is no error of the device. */
+function asLoadError(error) {
+	if (error instanceof LoadError) throw error;
+	const stopped = loading?.signal.aborted;
+	throw new LoadError(stopped ? "Loading was stopped." : `The model cannot be read: ${error.message}`);
 }
 
 /** Gives the worker a piece of the model, or the end without one. What is wrong with it is an error of the model. */
@@ -131,7 +157,7 @@ async function* pieces(stream) {
 	};
 	try {
 		for (;;) {
-			const { done, value } = await reader.read();
+			const { done, value } = await reader.read().catch(asLoadError);
 			if (done) break;
 			parts.push(value);
 			size += value.length;
@@ -169,7 +195,7 @@ async function write() {
 		showNotice(error.message);
 	}
 	running = false;
-	const texts = { end: "The text is complete.", full: `There are ${CONTEXT} tokens: the text ends.` };
+	const texts = { end: "The text is complete.", full: `There are ${context} tokens: the text ends.` };
 	show("ready", texts[end] ?? "Stopped.");
 }
 
@@ -205,8 +231,9 @@ $("file").onchange = () => {
 	if (file) schedule(() => load(file));
 };
 $("load").onclick = () => {
-	if (document.body.dataset.state === "loading") running = false;
-	else schedule(() => load(null));
+	if (document.body.dataset.state !== "loading") return schedule(() => load(null));
+	running = false;
+	loading?.abort();
 };
 $("write").onclick = () => {
 	if (document.body.dataset.state === "running") running = false;

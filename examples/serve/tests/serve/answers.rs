@@ -138,6 +138,41 @@ fn streams_are_the_parts_of_whole_answers() {
     assert_eq!(message["content"], *events.iter().map(delta).collect::<String>());
     let models = server.get("/v1/models").json();
     assert_eq!(models["data"][0]["id"], "small");
+    assert_eq!(server.get("/v1/models/small").json(), models["data"][0]);
+}
+
+/// What OpenAI's clients send.
+#[test]
+fn requests_may_have_nulls_parts_and_newer_names() {
+    let server = Server::start(&["--context", "256"]);
+    let ask = |body: &Value| {
+        let answer = server.post_json("/v1/chat/completions", body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
+    };
+    let plain = json!({
+        "messages": [{ "role": "system", "content": "the way" }, { "role": "user", "content": "the other" }],
+        "max_tokens": 5,
+        "seed": -1,
+    });
+    let parts = json!([{ "type": "text", "text": "the " }, { "type": "text", "text": "other" }]);
+    let mut other = json!({
+        "messages": [{ "role": "developer", "content": "the way" }, { "role": "user", "content": parts }],
+        "max_completion_tokens": 5,
+        "seed": -1,
+        "temperature": null,
+        "stop": null,
+        "stream": null,
+        "tools": [],
+        "response_format": { "type": "text" },
+    });
+    let expected = ask(&plain).json()["choices"].clone();
+    assert_eq!(ask(&other).json()["choices"], expected);
+    other["stream"] = json!(true);
+    other["stream_options"] = json!({ "include_usage": true });
+    let events = ask(&other).events();
+    let usage: Value = serde_json::from_str(&events[events.len() - 2]).expect("it is JSON");
+    assert_eq!((&usage["choices"], &usage["usage"]["completion_tokens"]), (&json!([]), &json!(5)));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn wrong_requests_have_clear_answers() {
         assert_eq!(answer.status, status, "{answer:?}");
         assert!(answer.message().contains(part), "{answer:?}");
     };
-    text(json!({ "prompt": 5 }), 400, "prompt");
+    text(json!({ "prompt": 5 }), 400, "a list of texts");
     text(json!({ "messages": [] }), 400, "prompt");
     text(json!([1, 2]), 400, "");
     text(json!({ "prompt": "" }), 400, "no tokens");
@@ -37,6 +37,9 @@ fn wrong_requests_have_clear_answers() {
     text(json!({ "prompt": "x", "top_p": 0 }), 400, "top_p");
     text(json!({ "prompt": "x", "stop": [""] }), 400, "stop");
     text(json!({ "prompt": "x", "n": 3 }), 400, "n is not 1");
+    text(json!({ "prompt": "x", "logprobs": 3 }), 400, "logprobs");
+    let format = json!({ "type": "json_object" });
+    text(json!({ "prompt": "x", "response_format": format }), 400, "response_format");
     text(json!({ "prompt": "x", "model": "other" }), 404, "\"small\"");
     let chat = server.post_json("/v1/chat/completions", &json!({ "messages": [] }));
     assert_eq!(chat.status, 400, "{chat:?}");
@@ -69,7 +72,9 @@ fn wrong_requests_have_clear_answers() {
     assert_eq!(picture(&vec![0; 30_000]).status, 413);
 
     assert_eq!(server.get("/none").status, 404);
-    assert_eq!(server.get("/v1/completions").status, 405);
+    let method = server.get("/v1/completions");
+    assert!(method.status == 405 && method.message().contains("method"), "{method:?}");
+    assert_eq!(server.get("/v1/models/other").status, 404);
     assert_eq!(server.exchange(b"no HTTP at all\r\n\r\n").status, 400);
     assert_works(&server);
 }
@@ -95,9 +100,27 @@ fn silent_and_slow_connections_are_closed() {
     let mut body = server.connect();
     let start = server::head("/v1/completions", "application/json", 100) + "{";
     body.write_all(start.as_bytes()).expect("it is connected");
-    assert_eq!(server::answer(body).status, 504);
+    assert_eq!(server::answer(body).status, 408);
     assert!(matches!(server::answer(head).status, 0 | 408));
     assert_works(&server);
+}
+
+#[test]
+fn clients_that_read_nothing_are_left() {
+    let server = Server::start(&["--silence", "1", "--connections", "4"]);
+    let requests = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(3000);
+    let clients: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client.set_nonblocking(true).expect("it is a socket");
+            // As many as there is room for.
+            let _ = client.write(requests.as_bytes());
+            client
+        })
+        .collect();
+    // All places are taken, until the server has waited for a second.
+    assert_works(&server);
+    drop(clients);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use burn_wgsl::generate::Sampling;
 use burn_wgsl::serve::{JoinConfig, PaddedSizes};
 use llama::linear::Form;
 use serve::classifier::Classify;
+use serve::device::SharedDevice;
 use serve::http::Status;
 use serve::models::{self, Sizes};
 use serve::writer::{self, Event, Write};
@@ -51,9 +52,14 @@ fn tokens(mut events: Receiver<Event>, mut at: impl FnMut(usize)) -> Vec<u32> {
 fn texts(lose_at: Option<usize>) -> Vec<Vec<u32>> {
     let device = device();
     let status = Arc::new(Status::new(1));
-    let (model, thread) =
-        models::start_text(&FILES.path("small.gguf"), device, sizes(), JOIN, &status)
-            .expect("it is right");
+    let (model, thread) = models::start_text(
+        &FILES.path("small.gguf"),
+        &SharedDevice::new(device),
+        sizes(),
+        JOIN,
+        &status,
+    )
+    .expect("it is right");
     let begin = |number: usize| {
         let limit = 20 + 10 * number;
         let (sender, events) = channel(limit + 1);
@@ -95,9 +101,14 @@ fn texts_go_on_after_the_device_is_lost() {
 fn pictures_are_classified_after_the_device_is_lost() {
     let device = device();
     let status = Arc::new(Status::new(1));
-    let (requests, thread) =
-        models::start_classifier(&FILES.path("digits.mpk"), device, sizes(), JOIN, &status)
-            .expect("a thread is started");
+    let (requests, thread) = models::start_classifier(
+        &FILES.path("digits.mpk"),
+        &SharedDevice::new(device),
+        sizes(),
+        JOIN,
+        &status,
+    )
+    .expect("a thread is started");
     let picture = serve::picture::decode(&server::picture(2)).expect("it is a picture");
     let classify = || {
         let (reply, answer) = oneshot::channel();
@@ -112,4 +123,41 @@ fn pictures_are_classified_after_the_device_is_lost() {
     assert_eq!(classify(), before);
     drop(requests);
     thread.join().expect("it ends").expect("the device works");
+}
+
+/// The thread that loads its model first must not lose the device of the other.
+#[test]
+fn models_of_one_device_are_loaded_again_once() {
+    let device = device();
+    let shared = SharedDevice::new(device);
+    let status = Arc::new(Status::new(2));
+    let files = [FILES.path("digits.mpk"), FILES.path("small.gguf")];
+    let (pictures, classifier) =
+        models::start_classifier(&files[0], &shared, sizes(), JOIN, &status).expect("it starts");
+    let (text, writer) =
+        models::start_text(&files[1], &shared, sizes(), JOIN, &status).expect("it starts");
+    let picture = serve::picture::decode(&server::picture(2)).expect("it is a picture");
+    let answer = || {
+        let (reply, answer) = oneshot::channel();
+        let request = Classify { picture: picture.clone(), reply };
+        pictures.send(request).unwrap_or_else(|_| panic!("there is room"));
+        let (sender, events) = channel(9);
+        let prompt = text.tokens.prompt("the other").expect("it has tokens");
+        let sampling = Sampling::GREEDY;
+        let write = Write { prompt, limit: 8, sampling, seed: 0, events: sender };
+        text.requests.send(write).expect("there is room");
+        let probabilities = answer.blocking_recv().expect("it is answered").expect("it works");
+        (probabilities, tokens(events, |_| ()))
+    };
+    let before = answer();
+    if device != WgslDevice::Cpu {
+        burn_wgsl::close(&device).expect("the device exists");
+    }
+    for _ in 0..5 {
+        assert_eq!(answer(), before);
+    }
+    assert!(status.metrics.reopened.get() <= 2, "{}", status.metrics.reopened.get());
+    drop((pictures, text));
+    classifier.join().expect("it ends").expect("the device works");
+    writer.join().expect("it ends").expect("the device works");
 }
