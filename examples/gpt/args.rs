@@ -87,7 +87,7 @@ pub struct Args {
     pub top_k: usize,
 
     /// The probability of the most likely characters among which one is chosen
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_share)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_top_p)]
     pub top_p: f32,
 
     /// Forms of the weights in which the trained model is tested and writes text: f32, f16, int8, int4, or several
@@ -133,7 +133,7 @@ fn parse_temperature(text: &str) -> Result<f32, String> {
     }
 }
 
-fn parse_share(text: &str) -> Result<f32, String> {
+fn parse_top_p(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
         _ => Err("expected a number above 0, and at most 1".into()),

@@ -38,8 +38,10 @@ struct Run {
     batch: usize,
     /// The checksum of the trained weights.
     fingerprint: u32,
+    /// The mean loss of the test excerpts with the trained weights, in nats per token.
+    test_loss: f64,
     /// The trained model with each form of its weights.
-    forms: Vec<Written>,
+    forms: Vec<FormResult>,
     /// Training tokens per second, without the first steps, which compile kernels.
     tokens_per_second: f64,
     /// The memory of training: `None` on the CPU.
@@ -48,12 +50,12 @@ struct Run {
     skipped_steps: Option<u32>,
 }
 
-/// What a model is worth and how fast it writes, with a form of its weights.
-struct Written {
+/// The test loss and the speed of a model with one form of its weights.
+struct FormResult {
     form: Form,
     /// The mean loss of the test excerpts, in nats per token.
     test_loss: f64,
-    /// Characters per second, without the first: `None` if fewer than two were written.
+    /// Characters per second, without the first two: `None` if there were fewer.
     characters_per_second: Option<f64>,
 }
 
@@ -133,24 +135,30 @@ fn train(
     })?;
     let tokens_per_second = trained?;
     let model = trainer.model();
+    let size = [batch, args.context as usize];
+    let trained_loss = test_loss(size, corpus, &model, &device)?;
     let mut forms = Vec::new();
     for &form in &args.weights {
-        let model = form.of(model.clone());
-        let test_loss = test_loss([batch, args.context as usize], corpus, &model, &device)?;
-        if args.weights.len() > 1 {
+        let model = form.apply(model.clone());
+        let test_loss = match form {
+            Form::F32 => trained_loss,
+            _ => test_loss(size, corpus, &model, &device)?,
+        };
+        if args.weights != [Form::F32] {
             println!("\nweights {form}: test loss {test_loss:.4}");
         }
         let characters_per_second = write_text(args, corpus, model)?;
         if let Some(speed) = characters_per_second {
             println!("{speed:.0} characters per second");
         }
-        forms.push(Written { form, test_loss, characters_per_second });
+        forms.push(FormResult { form, test_loss, characters_per_second });
     }
     let scaler = trainer.scaler();
     Ok(Run {
         precision,
         batch,
         fingerprint: weights::fingerprint(&model),
+        test_loss: trained_loss,
         forms,
         tokens_per_second,
         memory: Some(measured.peak).filter(|&peak| peak > 0),
@@ -190,16 +198,19 @@ fn write_text(args: &Args, corpus: &Corpus, model: Gpt<Wgsl>) -> Result<Option<f
     let mut sampler = Sampler::new(Sampling { temperature, top_k, top_p }, seed);
     let mut writer = Writer::new(model, tokens);
     let mut start = None;
-    for _ in 0..args.sample {
+    for index in 0..args.sample {
         let next = pollster::block_on(writer.next(&mut sampler))?;
         print!("{}", corpus.decode(&[next]));
         std::io::stdout().flush()?;
-        // The first one is written after the whole prompt was read, and kernels were compiled.
-        start.get_or_insert_with(Instant::now);
+        // The first two compile kernels: one reads the prompt, and one a token.
+        if index == 1 {
+            start = Some(Instant::now());
+        }
     }
     println!();
-    let seconds = start.map_or(0.0, |start| start.elapsed().as_secs_f64());
-    Ok((args.sample > 1).then(|| f64::from(args.sample - 1) / seconds.max(1e-9)))
+    let speed =
+        |start: Instant| f64::from(args.sample - 2) / start.elapsed().as_secs_f64().max(1e-9);
+    Ok(start.filter(|_| args.sample > 2).map(speed))
 }
 
 /// Returns a table of the runs.
@@ -213,13 +224,13 @@ fn table(runs: &[Run]) -> String {
         let memory = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         table += &row([
             &run.precision.to_string(),
-            &run.forms.first().map_or("-".to_owned(), |first| format!("{:.4}", first.test_loss)),
+            &format!("{:.4}", run.test_loss),
             &format!("{:.0}", run.tokens_per_second),
             &run.memory.map_or("-".to_owned(), memory),
             &run.skipped_steps.map_or("-".to_owned(), |count| count.to_string()),
         ]);
     }
-    if runs.iter().all(|run| run.forms.len() == 1) {
+    if runs.iter().flat_map(|run| &run.forms).all(|result| result.form == Form::F32) {
         return table;
     }
     table += "\n";
@@ -228,7 +239,7 @@ fn table(runs: &[Run]) -> String {
     };
     table += &row("precision", "weights", "test loss", "characters/s");
     for run in runs {
-        for Written { form, test_loss, characters_per_second } in &run.forms {
+        for FormResult { form, test_loss, characters_per_second } in &run.forms {
             let speed = characters_per_second.map_or("-".to_owned(), |speed| format!("{speed:.0}"));
             let (precision, form) = (run.precision.to_string(), form.to_string());
             table += &row(&precision, &form, &format!("{test_loss:.4}"), &speed);
@@ -244,7 +255,7 @@ fn json(args: &Args, adapter: &str, corpus: &Corpus, runs: &[Run]) -> String {
             "precision": run.precision.to_string(),
             "batch": run.batch,
             "fingerprint": run.fingerprint,
-            "test_loss": run.forms.first().map(|first| first.test_loss),
+            "test_loss": run.test_loss,
             "weights": run.forms.iter().map(|written| serde_json::json!({
                 "form": written.form.to_string(),
                 "test_loss": written.test_loss,

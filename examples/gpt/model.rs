@@ -81,7 +81,7 @@ impl<B: Backend> Gpt<B> {
         self.token_embedding.weight.device()
     }
 
-    /// Returns the layers whose weights are matrices.
+    /// Returns the linear layers.
     pub(crate) fn matrices(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         let layers = self.encoder.layers.iter_mut().flat_map(|layer| {
             let (mha, pwff) = (&mut layer.mha, &mut layer.pwff);
@@ -139,7 +139,7 @@ impl<B: Backend> Gpt<B> {
     }
 }
 
-/// Returns what a layer makes of new tokens `[1, tokens, width]` after those of a cache.
+/// Returns the output of a layer for new tokens `[1, tokens, width]`, after those of a cache.
 fn read_layer<B: Backend>(
     layer: &TransformerEncoderLayer<B>,
     index: usize,

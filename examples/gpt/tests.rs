@@ -112,6 +112,6 @@ fn integer_weights_cost_little() {
         assert!((loss / f32 - 1.0).abs() <= limit, "{losses:?}");
     }
     // They are other weights.
-    assert!(int8 != f32 && int4 != int8, "{losses:?}");
+    assert!(f16 != f32 && int8 != f32 && int4 != int8, "{losses:?}");
     assert!(forms.iter().all(|form| form["characters_per_second"].is_f64()), "{report}");
 }

@@ -18,7 +18,7 @@ pub enum Form {
     F32,
     /// All parameters and activations in 16 bits.
     F16,
-    /// Matrices as integers of 8 bits in blocks of 32 that share a scale; the rest in f32.
+    /// Weights of linear layers as integers of 8 bits in blocks of 32 that share a scale; the rest in f32.
     Int8,
     /// The same with 4 bits.
     Int4,
@@ -47,12 +47,12 @@ impl FromStr for Form {
 const BLOCK: usize = 32;
 
 impl Form {
-    /// Returns a model with its weights in this form. Matrices whose rows are not whole blocks stay as they are.
+    /// Returns a model with its weights in this form. Weights whose rows are not whole blocks stay as they are.
     #[must_use]
-    pub fn of<B: Backend>(self, model: Gpt<B>) -> Gpt<B> {
+    pub fn apply<B: Backend>(self, model: Gpt<B>) -> Gpt<B> {
         match self {
             Self::F32 => model,
-            Self::F16 => model.map(&mut Halves),
+            Self::F16 => model.map(&mut CastToF16),
             Self::Int8 => quantised(model, QuantValue::Q8S),
             Self::Int4 => quantised(model, QuantValue::Q4S),
         }
@@ -60,9 +60,9 @@ impl Form {
 }
 
 /// Rounds all parameters to f16.
-struct Halves;
+struct CastToF16;
 
-impl<B: Backend> ModuleMapper<B> for Halves {
+impl<B: Backend> ModuleMapper<B> for CastToF16 {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         param.map(|tensor| tensor.cast(FloatDType::F16))
     }

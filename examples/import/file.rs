@@ -23,8 +23,8 @@ pub struct FileError {
 /// The tensors of a file. Their values are read when they are needed.
 pub type Tensors = BTreeMap<String, TensorSnapshot>;
 
-/// Returns the tensors of a file that PyTorch saved (`torch.save(model.state_dict(), ...)`), or of a safetensors file, with
-/// their names replaced. The contents tell which it is. No code that a file may hold is run.
+/// Returns the tensors of a file that PyTorch saved (`torch.save(model.state_dict(), ...)`), or of a safetensors file,
+/// with their names replaced. The contents tell which it is. No code that a file may hold is run.
 ///
 /// # Errors
 ///

@@ -37,7 +37,8 @@ struct Weights {
     /// A file of `torch.save(model.state_dict(), ...)`, or of safetensors
     file: PathBuf,
 
-    /// Replace a pattern (a regular expression) in the names of the file's tensors, as in `^module\.=`; $1 in the text is the first group
+    /// Replace a pattern (a regular expression) in the names of the file's tensors, as in `^module\.=`; $1 in the text
+    /// is the first group
     #[arg(long, value_name = "PATTERN=TEXT", value_parser = parse_renaming)]
     rename: Vec<(String, String)>,
 

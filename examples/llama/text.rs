@@ -72,8 +72,8 @@ pub fn write<B: Backend>(
     Ok(Times { prompt, written: (written, start.elapsed()) })
 }
 
-/// Reads any number of tokens of the only sequence of a cache. Returns the logits after the last; `None` if there are no
-/// tokens.
+/// Reads any number of tokens of the only sequence of a cache. Returns the logits after the last; `None` if there are
+/// no tokens.
 ///
 /// # Errors
 ///
@@ -96,7 +96,8 @@ fn choose_one<B: Backend>(logits: Tensor<B, 2>, sampler: &mut Sampler) -> Result
     chosen.into_iter().flatten().next().unwrap_or(Err(TextError::NoToken))
 }
 
-/// Returns the next token of each sequence, given the logits `[sequences, vocabulary]`; `None` where there is no sampler.
+/// Returns the next token of each sequence, given the logits `[sequences, vocabulary]`; `None` where there is no
+/// sampler.
 ///
 /// # Errors
 ///

@@ -77,7 +77,7 @@ pub fn run<F: FnMut() -> Result<Classifier>>(
     metrics: &Metrics,
 ) -> Result<()> {
     while let Some(mut batch) = joined.next() {
-        // Nobody waits for the others any more.
+        // The clients of the others have gone.
         batch.retain(|request| !request.reply.is_closed());
         if batch.is_empty() {
             continue;

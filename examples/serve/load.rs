@@ -144,7 +144,7 @@ async fn client(
             Some(sender) => sender,
             None => connect(&load.server).await?,
         };
-        // The server closes connections that say nothing for some time.
+        // The server closes connections that send nothing for some time.
         if sender.ready().await.is_err() {
             sender = connect(&load.server).await?;
         }

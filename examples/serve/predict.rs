@@ -57,8 +57,8 @@ pub fn pictures(
     Ok(failed)
 }
 
-/// Continues each line of text files with the most likely tokens. Returns how many lines and files have no answer: their
-/// lines say why. Blank lines are left out.
+/// Continues each line of text files with the most likely tokens. Returns how many lines and files have no answer:
+/// their lines say why. Blank lines are left out.
 ///
 /// # Errors
 ///

@@ -97,7 +97,8 @@ impl Text {
         to_js(&Loaded { context, memory })
     }
 
-    /// Begins a text. `options` holds `prompt`, `is_question`, `temperature` and `seed`. Returns the tokens of the prompt.
+    /// Begins a text. `options` holds `prompt`, `is_question`, `temperature` and `seed`. Returns how many tokens the
+    /// prompt has.
     pub async fn start_text(&mut self, options: JsValue) -> Result<usize> {
         let TextOptions { prompt, is_question, temperature, seed } = from_js(options)?;
         let model = self.model()?;

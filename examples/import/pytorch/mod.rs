@@ -46,8 +46,8 @@ const MAX_PICKLE: u64 = 64 << 20;
 ///
 /// # Errors
 ///
-/// Returns an error if the file is no archive of `torch.save`, is damaged, or has anything but tensors, numbers and texts
-/// in dictionaries.
+/// Returns an error if the file is no archive of `torch.save`, is damaged, or has anything but tensors, numbers and
+/// texts in dictionaries.
 pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     let len = file.metadata()?.len();
     let mut archive = ZipArchive::new(BufReader::new(file))?;

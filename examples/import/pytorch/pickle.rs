@@ -1,4 +1,5 @@
-//! Pickles with dictionaries of tensors. Nothing else is made of them, and no code is run: what asks for it is an error.
+//! Pickles with dictionaries of tensors. Nothing else is made of them, and no code is run: what asks for it is an
+//! error.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -447,7 +447,7 @@ impl Streamed {
             }
             let text = self.text.as_mut()?;
             let part = tokio::time::timeout_at(self.deadline, text.next()).await;
-            match part.unwrap_or_else(|_| Err(Failure::Timeout(self.timeout.as_secs()))) {
+            match part.unwrap_or(Err(Failure::Timeout(self.timeout.as_secs()))) {
                 Ok(part) => self.add(part),
                 Err(failure) => {
                     self.text = None;

@@ -131,8 +131,8 @@ fn damaged_files_are_errors() {
     }
 }
 
-/// Weights whose rows are not one after another in their storage, a file of the format before 1.6, and what is saved beside
-/// weights in a checkpoint of a training.
+/// Weights whose rows are not one after another in their storage, a file of the format before 1.6, and what is saved
+/// beside weights in a checkpoint of a training.
 #[test]
 fn other_files_of_pytorch() {
     for name in ["views.pt", "checkpoint.pt"] {
