@@ -19,7 +19,7 @@ pub struct Rotary<B: Backend> {
 /// The angles of some positions.
 #[derive(Debug, Clone)]
 pub struct Rotation<B: Backend> {
-    /// `[tokens, groups, 1, pairs, 2]`.
+    /// `[tokens, groups, heads, pairs, 2]`.
     angles: Tensor<B, 5>,
 }
 
@@ -50,7 +50,9 @@ impl<B: Backend> Rotary<B> {
     pub fn at(&self, positions: Tensor<B, 1, Int>, config: &Config) -> Rotation<B> {
         let [tokens] = positions.dims();
         let rows = self.angles.clone().select(0, positions);
-        Rotation { angles: rows.reshape([tokens, groups(config), 1, config.head_width() / 2, 2]) }
+        let rows = rows.reshape([tokens, groups(config), 1, config.head_width() / 2, 2]);
+        // One for each head, once for all layers: ops on broadcast angles would not be one kernel.
+        Rotation { angles: rows.repeat_dim(2, config.kv_heads) }
     }
 }
 

@@ -38,7 +38,8 @@ struct Module {
 }
 
 /// The modules of the pages. `gpu` trains the digits on a GPU; `all` adds the CPU backend and the
-/// other demos; `text` has both backends and language models. The attribute `data-module` of a page names the module that it loads first.
+/// other demos; `text` has both backends and language models. The attribute `data-module` of a page names the module
+/// that it loads first.
 const MODULES: [Module; 3] = [
     Module { name: "gpu", package: "burn-wgsl-web", features: &[] },
     Module { name: "all", package: "burn-wgsl-web", features: &["cpu", "demos"] },
