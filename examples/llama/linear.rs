@@ -118,12 +118,12 @@ impl<B: Backend> Linear<B> {
 
     /// Returns `[tokens, outputs]` of `[tokens, inputs]`.
     pub fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
-        let mut products: Vec<Tensor<B, 2>> =
-            self.parts.iter().map(|part| x.clone().matmul(part.weights().transpose())).collect();
-        match products.len() {
-            1 => products.remove(0),
-            _ => Tensor::cat(products, 1),
+        if let [part] = &self.parts[..] {
+            // Without a clone of `x`, the product's kernel can compute a pending `x`.
+            return x.matmul(part.weights().transpose());
         }
+        let product = |part: &Part<B>| x.clone().matmul(part.weights().transpose());
+        Tensor::cat(self.parts.iter().map(product).collect(), 1)
     }
 }
 
