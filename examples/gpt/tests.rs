@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{Int, Tensor};
 use burn_wgsl::generate::{Sampler, Sampling};
@@ -12,6 +13,12 @@ use serde_json::Value;
 
 use crate::{Args, run};
 
+/// Tests run one at a time: the CPU has one stream of random numbers.
+fn serial_guard() -> MutexGuard<'static, ()> {
+    static SERIAL: Mutex<()> = Mutex::new(());
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A file in the folder for temporary files.
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("gpt-{}-{name}", std::process::id()))
@@ -19,6 +26,7 @@ fn file(name: &str) -> PathBuf {
 
 /// Runs the program on the CPU with a tiny model and the text, and returns its report.
 fn train(name: &str, text: &str, options: &str) -> anyhow::Result<Value> {
+    let _guard = serial_guard();
     let [source, report] = ["txt", "json"].map(|ending| file(&format!("{name}.{ending}")));
     std::fs::write(&source, text)?;
     let width = if options.contains("--width") { "" } else { "--width 16" };
@@ -72,6 +80,7 @@ fn errors_name_the_cause() {
 /// Texts of a cache are those of a model that reads the whole text again for each token.
 #[test]
 fn texts_are_those_of_reading_all_tokens_again() {
+    let _guard = serial_guard();
     let software: WgslDevice = "software".parse().expect("it is a selector");
     let is_there = software.resolve().is_ok();
     for device in [WgslDevice::Cpu].into_iter().chain(is_there.then_some(software)) {

@@ -110,7 +110,8 @@ fn main() -> ExitCode {
 fn weights<M: Imported<Wgsl>>(args: &Weights) -> Result<()> {
     let device = open(&args.run)?;
     let names = KeyRemapper::from_pattern_iter(args.rename.iter().cloned());
-    let tensors = file::read(&args.file, &names.context("--rename")?)?;
+    let names = names.map_err(|error| anyhow!("--rename: {error}"))?;
+    let tensors = file::read(&args.file, &names)?;
     let mut model = M::new(&device);
     let loaded = torch::load(&mut model, &tensors);
     loaded.with_context(|| format!("cannot load {}", args.file.display()))?;

@@ -6,7 +6,7 @@ mod pickle;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 
 use burn::module::ParamId;
@@ -25,7 +25,7 @@ pub enum PytorchError {
     Zip(#[from] zip::result::ZipError),
     /// It cannot be read.
     #[error("{0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     /// It is no archive of `torch.save`.
     #[error("it is no file of `torch.save`: {0}")]
     Format(String),
@@ -37,7 +37,29 @@ pub enum PytorchError {
     Tensor { name: String, problem: String },
 }
 
-type Archive = ZipArchive<BufReader<File>>;
+/// The archive, and the storage that was read last: tensors may be parts of one.
+struct Archive {
+    zip: ZipArchive<BufReader<File>>,
+    last: Option<(Rc<str>, Rc<[u8]>)>,
+}
+
+impl Archive {
+    /// Returns the bytes of a storage.
+    fn storage(&mut self, folder: &str, name: &Rc<str>) -> Result<Rc<[u8]>, PytorchError> {
+        if let Some((_, bytes)) = self.last.as_ref().filter(|(last, _)| last == name) {
+            return Ok(bytes.clone());
+        }
+        let mut bytes = Vec::new();
+        // To the end, where the checksum is compared.
+        self.zip.by_name(&format!("{folder}data/{name}"))?.read_to_end(&mut bytes)?;
+        let bytes: Rc<[u8]> = bytes.into();
+        self.last = Some((name.clone(), bytes.clone()));
+        Ok(bytes)
+    }
+}
+
+/// The most elements of a tensor, which may have the same value in many places.
+const MAX_ELEMENTS: u64 = 1 << 36;
 
 /// The most bytes of the pickle: it has no values.
 const MAX_PICKLE: u64 = 64 << 20;
@@ -50,7 +72,9 @@ const MAX_PICKLE: u64 = 64 << 20;
 /// texts in dictionaries.
 pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     let len = file.metadata()?.len();
-    let mut archive = ZipArchive::new(BufReader::new(file))?;
+    let mut file = BufReader::new(file);
+    check_end(&mut file, len)?;
+    let mut archive = ZipArchive::new(file)?;
     let folder = folder(&mut archive, len)?;
     if let Ok(mut order) = archive.by_name(&format!("{folder}byteorder")) {
         let mut text = String::new();
@@ -62,7 +86,7 @@ pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     let mut pickle = Vec::new();
     archive.by_name(&format!("{folder}data.pkl"))?.take(MAX_PICKLE).read_to_end(&mut pickle)?;
     let tensors = pickle::tensors(&pickle)?;
-    let archive = Rc::new(RefCell::new(archive));
+    let archive = Rc::new(RefCell::new(Archive { zip: archive, last: None }));
     let mut found = Vec::new();
     for (name, info) in tensors {
         check(&name, &info, &folder, &archive)?;
@@ -71,13 +95,28 @@ pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     Ok(found)
 }
 
+/// Checks that the file ends with the record that ends an archive, without a comment, as `torch.save` writes it: to look
+/// for it elsewhere may take long.
+fn check_end(file: &mut BufReader<File>, len: u64) -> Result<(), PytorchError> {
+    const RECORD: u64 = 22;
+    let mut record = [0; RECORD as usize];
+    file.seek(SeekFrom::Start(len.saturating_sub(RECORD)))?;
+    let is_whole = file.read_exact(&mut record).is_ok();
+    if is_whole && record.starts_with(b"PK\x05\x06") && record.ends_with(&[0, 0]) {
+        return Ok(());
+    }
+    Err(PytorchError::Format("its archive does not end: it may be cut".to_owned()))
+}
+
 /// Checks that nothing in the archive is larger than the file, and returns the folder that all of it is in.
-fn folder(archive: &mut Archive, len: u64) -> Result<String, PytorchError> {
+fn folder(archive: &mut ZipArchive<BufReader<File>>, len: u64) -> Result<String, PytorchError> {
     let mut folder = None;
     for index in 0..archive.len() {
         let entry = archive.by_index_raw(index)?;
         // `torch.save` compresses nothing.
-        if entry.compression() != CompressionMethod::Stored || entry.size() > len {
+        let is_stored = entry.compression() == CompressionMethod::Stored
+            && entry.size() == entry.compressed_size();
+        if !is_stored || entry.size() > len {
             let problem = format!("`{}` is compressed, or larger than the file", entry.name());
             return Err(PytorchError::Format(problem));
         }
@@ -97,7 +136,7 @@ fn check(
 ) -> Result<(), PytorchError> {
     let error = |problem: String| PytorchError::Tensor { name: name.to_owned(), problem };
     let mut archive = archive.borrow_mut();
-    let entry = archive.by_name(&format!("{folder}data/{}", info.storage));
+    let entry = archive.zip.by_name(&format!("{folder}data/{}", info.storage));
     let bytes = entry.map_err(|_| error("they are missing".to_owned()))?.size();
     let elements = bytes / info.dtype.size() as u64;
     let beyond = || error(format!("there are {elements} values"));
@@ -106,14 +145,16 @@ fn check(
     });
     let count = info.shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
     match (last, count) {
-        (Some(last), Some(count)) if count == 0 || last < elements && count <= elements => Ok(()),
+        (Some(last), Some(count)) if count == 0 || last < elements && count < MAX_ELEMENTS => {
+            Ok(())
+        }
         _ => Err(beyond()),
     }
 }
 
 fn snapshot(
     name: String,
-    info: TensorInfo,
+    info: Rc<TensorInfo>,
     folder: String,
     archive: Rc<RefCell<Archive>>,
 ) -> TensorSnapshot {
@@ -138,9 +179,7 @@ fn snapshot(
 
 /// Returns the bytes of a tensor, row by row.
 fn values(info: &TensorInfo, folder: &str, archive: &mut Archive) -> Result<Vec<u8>, PytorchError> {
-    let mut storage = Vec::new();
-    // To the end, where the checksum is compared.
-    archive.by_name(&format!("{folder}data/{}", info.storage))?.read_to_end(&mut storage)?;
+    let storage = archive.storage(folder, &info.storage)?;
     let size = info.dtype.size();
     let count: u64 = info.shape.iter().product();
     let mut bytes = Vec::with_capacity(count as usize * size);
@@ -148,7 +187,9 @@ fn values(info: &TensorInfo, folder: &str, archive: &mut Archive) -> Result<Vec<
     for _ in 0..count {
         let places = index.iter().zip(&info.strides).map(|(index, stride)| index * stride);
         let place = (info.start + places.sum::<u64>()) as usize * size;
-        bytes.extend_from_slice(&storage[place..place + size]);
+        let value = storage.get(place..place + size);
+        bytes
+            .extend_from_slice(value.ok_or(io::ErrorKind::UnexpectedEof).map_err(io::Error::from)?);
         // The last axis first.
         for (index, axis) in index.iter_mut().zip(&info.shape).rev() {
             *index += 1;

@@ -24,7 +24,7 @@ pub enum PickleError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// The name of the storage.
-    pub storage: String,
+    pub storage: Rc<str>,
     pub dtype: DType,
     /// The first element in the storage.
     pub start: u64,
@@ -42,12 +42,25 @@ enum Value {
     /// With how many tuples and dictionaries are in each other.
     Tuple(Rc<[Value]>, usize),
     List,
-    Dictionary(Rc<BTreeMap<String, Value>>, usize),
+    Dictionary(Rc<BTreeMap<Rc<str>, Value>>, usize),
     /// A name of Python's: module and name.
     Global(Rc<str>),
     Storage(Rc<str>, DType),
     Tensor(Rc<TensorInfo>),
 }
+
+/// Calls of Python whose results are no tensors, in checkpoints beside weights.
+const HARMLESS: [&str; 9] = [
+    "__builtin__.set",
+    "builtins.set",
+    "__builtin__.bytearray",
+    "builtins.bytearray",
+    "_codecs.encode",
+    "collections.Counter",
+    "collections.defaultdict",
+    "torch.Size",
+    "torch.device",
+];
 
 /// The most tuples and dictionaries in each other.
 const MAX_DEPTH: usize = 32;
@@ -55,29 +68,48 @@ const MAX_DEPTH: usize = 32;
 /// The most values: a tensor has some twenty.
 const MAX_VALUES: usize = 1 << 22;
 
+/// The most bytes of a key.
+const MAX_KEY: usize = 1 << 10;
+
+/// The most axes of a tensor.
+const MAX_AXES: usize = 64;
+
+/// The most bytes of all names of tensors: a small file can name a tensor many times.
+const MAX_NAMES: usize = 64 << 20;
+
 /// Returns the tensors of a pickle. The names of dictionaries in others are joined by dots.
 ///
 /// # Errors
 ///
 /// Returns an error if the pickle is damaged, or has something that is no part of a state dictionary.
-pub fn tensors(bytes: &[u8]) -> Result<Vec<(String, TensorInfo)>, PickleError> {
+pub fn tensors(bytes: &[u8]) -> Result<Vec<(String, Rc<TensorInfo>)>, PickleError> {
     let mut machine = Machine { bytes, ..Machine::default() };
     let value = machine.run()?;
     let mut found = Vec::new();
-    collect("", &value, &mut found);
-    Ok(found)
+    match collect("", &value, &mut found, &mut 0) {
+        true => Ok(found),
+        false => Err(machine.damaged("the names of the tensors are too long")),
+    }
 }
 
-fn collect(name: &str, value: &Value, found: &mut Vec<(String, TensorInfo)>) {
+/// Adds the tensors in a value. Returns `false` if their names have too many bytes, of which `bytes` are there.
+fn collect(
+    name: &str,
+    value: &Value,
+    found: &mut Vec<(String, Rc<TensorInfo>)>,
+    bytes: &mut usize,
+) -> bool {
     match value {
-        Value::Tensor(info) => found.push((name.to_owned(), (**info).clone())),
-        Value::Dictionary(entries, _) => {
-            for (key, value) in &**entries {
-                let key = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                collect(&key, value, found);
-            }
+        Value::Tensor(info) => {
+            *bytes += name.len();
+            found.push((name.to_owned(), info.clone()));
+            *bytes <= MAX_NAMES
         }
-        _ => {}
+        Value::Dictionary(entries, _) => entries.iter().all(|(key, value)| {
+            let key = if name.is_empty() { key.to_string() } else { format!("{name}.{key}") };
+            collect(&key, value, found, bytes)
+        }),
+        _ => true,
     }
 }
 
@@ -124,6 +156,12 @@ impl Machine<'_> {
         let bytes = self.take(usize::try_from(len).unwrap_or(usize::MAX))?.to_vec();
         let text = String::from_utf8(bytes).map_err(|_| self.damaged("a text is not UTF-8"))?;
         Ok(Value::Text(text.into()))
+    }
+
+    /// Reads a value that does not matter.
+    fn skip(&mut self, len: u64) -> Result<(), PickleError> {
+        self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        self.push(Value::Other)
     }
 
     fn push(&mut self, value: Value) -> Result<(), PickleError> {
@@ -180,10 +218,27 @@ impl Machine<'_> {
                     let value = self.number(instruction)?;
                     self.push(Value::Integer(value))?;
                 }
-                b'G' => {
-                    self.take(8)?;
+                b'G' => self.skip(8)?,
+                // Integers, texts and bytes that are no names or sizes.
+                0x8b | b'B' => {
+                    let len = self.integer(4)?;
+                    self.skip(len)?;
+                }
+                b'C' => {
+                    let len = self.integer(1)?;
+                    self.skip(len)?;
+                }
+                0x8e | 0x96 => {
+                    let len = self.integer(8)?;
+                    self.skip(len)?;
+                }
+                0x8f => self.push(Value::List)?,
+                0x91 => {
+                    self.marked()?;
                     self.push(Value::Other)?;
                 }
+                0x90 => self.fill(b'e')?,
+                0x81 | 0x92 => return self.object(instruction),
                 b'X' | 0x8c | 0x8d => {
                     let len = match instruction {
                         b'X' => self.integer(4)?,
@@ -237,7 +292,9 @@ impl Machine<'_> {
             _ => {
                 let bytes = self.integer(1)? as usize;
                 if bytes > 8 {
-                    return Err(self.damaged("an integer is too large"));
+                    // No size is as large.
+                    self.take(bytes)?;
+                    return Ok(-1);
                 }
                 let shift = 64 - 8 * bytes as u32;
                 let value = self.integer(bytes)?;
@@ -264,10 +321,20 @@ impl Machine<'_> {
         let place = self.integer(if instruction == b'h' { 1 } else { 4 })? as u32;
         let value = self.memo.get(&place).cloned();
         let value = value.ok_or_else(|| self.damaged("a value is missing"))?;
-        if matches!(value, Value::Dictionary(..)) {
-            return Err(self.damaged("a dictionary is there twice"));
+        // A dictionary that is there twice has its tensors under the first name.
+        self.push(if matches!(value, Value::Dictionary(..)) { Value::Other } else { value })
+    }
+
+    /// Returns the error for an object of a class.
+    fn object(&mut self, instruction: u8) -> Result<Value, PickleError> {
+        let arguments = if instruction == 0x81 { 1 } else { 2 };
+        for _ in 0..arguments {
+            self.pop()?;
         }
-        self.push(value)
+        match self.pop()? {
+            Value::Global(class) => Err(PickleError::Global(class.to_string())),
+            _ => Err(self.damaged("an object has no class")),
+        }
     }
 
     /// Makes a storage of `("storage", type, name, device, length)`.
@@ -292,19 +359,30 @@ impl Machine<'_> {
         };
         let value = match (&*function, &parts[..]) {
             ("collections.OrderedDict", []) => empty(),
-            ("torch._utils._rebuild_parameter", [tensor @ Value::Tensor(_), ..]) => tensor.clone(),
+            (
+                "torch._utils._rebuild_parameter" | "torch._utils._rebuild_parameter_with_state",
+                [tensor @ Value::Tensor(_), ..],
+            ) => tensor.clone(),
+            (name, _) if HARMLESS.contains(&name) => Value::Other,
             (
                 "torch._utils._rebuild_tensor_v2",
-                [Value::Storage(storage, dtype), Value::Integer(start), shape, strides, ..],
+                [Value::Storage(storage, dtype), Value::Integer(start), shape, strides, rest @ ..],
             ) => {
+                // Conjugated or negative views.
+                if rest
+                    .get(2)
+                    .is_some_and(|of| !matches!(of, Value::Dictionary(d, _) if d.is_empty()))
+                {
+                    return Err(self.damaged("a tensor has other numbers than its storage"));
+                }
                 let sizes = (u64::try_from(*start).ok(), sizes(shape), sizes(strides));
                 let (Some(start), Some(shape), Some(strides)) = sizes else {
                     return Err(self.damaged("the sizes of a tensor are no sizes"));
                 };
-                if shape.len() != strides.len() {
-                    return Err(self.damaged("a tensor has other strides than axes"));
+                if shape.len() != strides.len() || shape.len() > MAX_AXES {
+                    return Err(self.damaged("a tensor has other strides than axes, or too many"));
                 }
-                let storage = storage.to_string();
+                let storage = storage.clone();
                 Value::Tensor(Rc::new(TensorInfo { storage, dtype: *dtype, start, shape, strides }))
             }
             _ => return Err(PickleError::Global(function.to_string())),
@@ -335,10 +413,12 @@ impl Machine<'_> {
         }
         let filled = Rc::make_mut(&mut entries);
         for pair in values.chunks(2) {
-            let key = match &pair[0] {
-                Value::Text(key) => key.to_string(),
-                Value::Integer(key) => key.to_string(),
-                _ => return Err(self.damaged("a key is no text")),
+            let key: Rc<str> = match &pair[0] {
+                Value::Text(key) if key.len() <= MAX_KEY => key.clone(),
+                Value::Integer(key) => key.to_string().into(),
+                Value::Text(_) => return Err(self.damaged("a key is too long")),
+                // No name of a tensor.
+                _ => continue,
             };
             if filled.insert(key.clone(), pair[1].clone()).is_some() {
                 return Err(self.damaged(format!("the key `{key}` is there twice")));
@@ -361,4 +441,82 @@ fn sizes(value: &Value) -> Option<Vec<u64>> {
         _ => None,
     };
     sizes.iter().map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"w": tensor}`, of which the bytes are those of a file of PyTorch 2.
+    fn pickle() -> Vec<u8> {
+        let mut bytes = b"\x80\x02}q\0(X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((".to_vec();
+        bytes
+            .extend(b"X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x06tQ");
+        bytes.extend(b"K\x01K\x02K\x02\x86K\x02K\x01\x86\x89ccollections\nOrderedDict\n)RtRu.");
+        bytes
+    }
+
+    fn problem(bytes: &[u8]) -> String {
+        tensors(bytes).expect_err("it is no dictionary of tensors").to_string()
+    }
+
+    #[test]
+    fn a_tensor_is_where_its_storage_says() {
+        let found = tensors(&pickle()).expect("it is right");
+        let info = TensorInfo {
+            storage: "0".into(),
+            dtype: DType::F32,
+            start: 1,
+            shape: vec![2, 2],
+            strides: vec![2, 1],
+        };
+        assert_eq!(found, [("w".to_owned(), Rc::new(info))]);
+    }
+
+    /// No pickle that is cut or changed panics, and none takes long or much memory.
+    #[test]
+    fn changed_pickles_do_not_panic() {
+        let whole = pickle();
+        for len in 0..whole.len() {
+            tensors(&whole[..len]).expect_err("it is cut");
+        }
+        for place in 0..whole.len() {
+            for value in 0..=255 {
+                let mut bytes = whole.clone();
+                bytes[place] = value;
+                let _ = tensors(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_tensor_is_left_out() {
+        // {"a": 2**70, "b": b"x", "c": {1}, (1,): 2, "d": an empty dictionary, twice}
+        let mut bytes = b"\x80\x04}(X\x01\0\0\0a\x8a\x09\0\0\0\0\0\0\0\0@".to_vec();
+        bytes.extend(b"X\x01\0\0\0bC\x01xX\x01\0\0\0c\x8f(K\x01\x90K\x01\x85K\x02");
+        bytes.extend(b"X\x01\0\0\0d}\x94X\x01\0\0\0eh\0u.");
+        assert_eq!(tensors(&bytes).expect("it is right"), []);
+    }
+
+    #[test]
+    fn hostile_pickles_are_errors() {
+        let object = b"\x80\x02cmodels\nNet\n)\x81}b.";
+        assert!(problem(object).contains("`models.Net`"), "{}", problem(object));
+        let call = b"cposix\nsystem\nX\x02\0\0\0ls\x85R.";
+        assert!(problem(call).contains("`posix.system`"));
+        assert!(problem(b"}X\x01\0\0\0aNsX\x01\0\0\0aNs.").contains("there twice"));
+        assert!(problem(b"t.").contains("mark"));
+        assert!(problem(b"(0").contains("instruction"));
+        assert!(problem(b"h\x05.").contains("missing"));
+        // Tuples in tuples.
+        let deep = [&b")"[..], &[0x85; 100][..], &b"."[..]].concat();
+        assert!(problem(&deep).contains("in each other"));
+        // A long key that is there many times.
+        let mut long = b"X\0\x08\0\0".to_vec();
+        long.extend([b'k'; 2048]);
+        long.extend(b"q\0}h\0Ns.");
+        assert!(problem(&long).contains("too long"));
+        let many = [&b"]"[..], &[b'N'; 1 << 23][..]].concat();
+        assert!(problem(&many).contains("values"));
+    }
 }

@@ -386,6 +386,7 @@ async fn answer(
     timeout: Duration,
 ) -> Result<Response, Failure> {
     if let Form::Stream { include_usage } = form {
+        let deadline = Instant::now() + timeout;
         // What goes wrong before the first part has a status.
         let first = text.next().await?;
         let mut ready = VecDeque::new();
@@ -394,7 +395,6 @@ async fn answer(
             role["choices"][0]["delta"]["role"] = json!("assistant");
             ready.push_back(event(&role));
         }
-        let deadline = Instant::now() + timeout;
         let mut stream =
             Streamed { answer, text: Some(text), include_usage, ready, deadline, timeout };
         stream.add(first);
