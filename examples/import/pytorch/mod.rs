@@ -95,8 +95,8 @@ pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     Ok(found)
 }
 
-/// Checks that the file ends with the record that ends an archive, without a comment, as `torch.save` writes it: to look
-/// for it elsewhere may take long.
+/// Checks that the file ends with the record that ends an archive, without a comment, as `torch.save` writes it: to
+/// look for it elsewhere may take long.
 fn check_end(file: &mut BufReader<File>, len: u64) -> Result<(), PytorchError> {
     const RECORD: u64 = 22;
     let mut record = [0; RECORD as usize];
