@@ -296,7 +296,7 @@ export async function train({ page, go, state, shot, results }) {
     page.$$eval("#probabilities li .value", (values) =>
       values.map((value) => Number.parseFloat(value.textContent)),
     );
-  const probabilities = await readProbabilities();
+  let probabilities = await readProbabilities();
   const sum = probabilities.reduce((a, b) => a + b);
   assert.equal(probabilities.length, 10);
   assert.ok(Math.abs(sum - 100) < 1, `the probabilities add up to ${sum}%`);
@@ -334,8 +334,8 @@ export async function train({ page, go, state, shot, results }) {
     await waitForText(page, "prediction", "Nothing drawn");
     await page.setInputFiles("#picture", picture);
     await waitForText(page, "prediction", "Prediction");
-    const ofPicture = await readProbabilities();
-    assert.ok(Math.abs(ofPicture.reduce((a, b) => a + b) - 100) < 1);
+    probabilities = await readProbabilities();
+    assert.ok(Math.abs(probabilities.reduce((a, b) => a + b) - 100) < 1);
     await shot(`train-picture-${name}`);
   }
   const dropped = await page.evaluate(async () => {
