@@ -67,7 +67,9 @@ impl<B: Backend> Rotation<B> {
         // Sines and cosines are computed where they are needed, in registers.
         let [cosines, sines] = [self.angles.clone().cos(), self.angles.clone().sin()];
         let dtype = x.dtype();
-        let rotated = x * cosines.cast(dtype) + neighbours * sines.cast(dtype);
+        // The neighbours first: they are read from memory, so that `x` is there, too, for one kernel.
+        let turned = neighbours * sines.cast(dtype);
+        let rotated = turned + x * cosines.cast(dtype);
         rotated.reshape([tokens, groups * config.kv_heads, width])
     }
 }
