@@ -24,6 +24,7 @@
 //! - `generate` (feature `generate`) has parts of a program that writes text: a cache of keys and values, the choice of
 //!   a token.
 //! - `serve` (feature `serve`) has parts of a program that answers requests: a queue that joins them, sizes of batches.
+//! - [`attempt`] returns the panic of an op as an error, for a program that goes on.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.
@@ -147,7 +148,9 @@ pub use device::WgslDevice;
 pub use kernels::fusion::set_fusion;
 pub use kernels::gemm::tuning::{Trial, Tuning, set_tuning};
 pub use profiler::{KernelTime, Profile, ProfileError, profile};
-pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status, waits_on_thread};
+pub use runtime::{
+    OpPanic, RuntimeError, Scope, SharedStatus, attempt, scope, share_status, waits_on_thread,
+};
 pub use tensor::Error as TensorError;
 pub use timing::{Summary, Timing, time};
 

@@ -82,7 +82,7 @@ impl<B: Backend> Gpt<B> {
     }
 
     /// Returns the linear layers.
-    pub(crate) fn matrices(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+    pub(crate) fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         let layers = self.encoder.layers.iter_mut().flat_map(|layer| {
             let (mha, pwff) = (&mut layer.mha, &mut layer.pwff);
             [

@@ -72,8 +72,7 @@ fn quantised<B: Backend>(mut model: Gpt<B>, value: QuantValue) -> Gpt<B> {
     let level = QuantLevel::block([BLOCK as u8]);
     let scheme =
         QuantScheme::default().with_value(value).with_level(level).with_store(QuantStore::Native);
-    for linear in model.matrices() {
-        let Linear { weight, .. } = linear;
+    for Linear { weight, .. } in model.linear_layers() {
         if weight.shape()[1].is_multiple_of(BLOCK) {
             *weight = weight.clone().map(|weight| weight.quantize_dynamic(&scheme));
         }

@@ -1,17 +1,17 @@
 //! Files of weights.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use burn_store::{KeyRemapper, ModuleStore, SafetensorsStore, TensorSnapshot};
-use thiserror::Error;
 
 use crate::pytorch;
 
 /// A file cannot be read.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("cannot read {}: {cause}", .path.display())]
 pub struct FileError {
     /// The file.
@@ -31,7 +31,7 @@ pub type Tensors = BTreeMap<String, TensorSnapshot>;
 /// Returns an error if the file cannot be read or is neither, or two tensors get the same name.
 pub fn read(path: &Path, names: &KeyRemapper) -> Result<Tensors, FileError> {
     let error = |cause: String| FileError { path: path.to_owned(), cause };
-    let tensors = read_tensors(path).map_err(error)?;
+    let tensors = read_tensors(path).map_err(|cause| error(cause.to_string()))?;
     let (tensors, renamed) = names.remap(tensors);
     let mut found = Tensors::new();
     let mut originals = BTreeMap::new();
@@ -44,25 +44,22 @@ pub fn read(path: &Path, names: &KeyRemapper) -> Result<Tensors, FileError> {
     Ok(found)
 }
 
-fn read_tensors(path: &Path) -> Result<Vec<TensorSnapshot>, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
-    let mut file = File::open(path).map_err(|error| text(&error))?;
+fn read_tensors(path: &Path) -> Result<Vec<TensorSnapshot>, Box<dyn Error>> {
+    let mut file = File::open(path)?;
     let mut start = Vec::new();
-    file.by_ref().take(9).read_to_end(&mut start).map_err(|error| text(&error))?;
+    file.by_ref().take(9).read_to_end(&mut start)?;
     // A safetensors file begins with the length of a header in 8 bytes, and the header as JSON.
     if start.get(8) == Some(&b'{') {
         let mut store = SafetensorsStore::from_file(path);
-        let tensors = store.get_all_snapshots().map_err(|error| text(&error))?;
-        return Ok(tensors.values().cloned().collect());
+        return Ok(store.get_all_snapshots()?.values().cloned().collect());
     }
     if start.starts_with(b"PK") {
-        file.rewind().map_err(|error| text(&error))?;
-        let tensors = pytorch::read(file).map_err(|error| text(&error))?;
-        return Ok(tensors.into_iter().map(|(_, tensor)| tensor).collect());
+        file.rewind()?;
+        return Ok(pytorch::read(file)?);
     }
     Err(match start.first() {
         Some(0x80) => "it has the format of PyTorch before 1.6: load it there, and save it again",
         _ => "it is neither a PyTorch nor a safetensors file",
     }
-    .to_owned())
+    .into())
 }

@@ -1,8 +1,11 @@
 //! Products with the weights of a file, in the form in which they are kept on the device.
 
+use std::str::FromStr;
+
 use burn::tensor::backend::Backend;
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn::tensor::{DType, Tensor, TensorData};
+use burn_wgsl::device::ResolvedDevice;
 
 use crate::blocks::{BlockType, Quantised};
 
@@ -15,7 +18,24 @@ pub enum Form {
     F32,
 }
 
+const FORMS: [(Form, &str); 3] = [(Form::Stored, "stored"), (Form::F16, "f16"), (Form::F32, "f32")];
+
+impl FromStr for Form {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = FORMS.iter().find(|(_, name)| *name == text).map(|(form, _)| *form);
+        form.ok_or_else(|| "it is none of stored, f16 and f32".to_owned())
+    }
+}
+
 impl Form {
+    /// Returns the form for a device, if the user does not choose one. The CPU would unpack stored weights for each
+    /// token.
+    pub fn for_device(device: ResolvedDevice) -> Self {
+        if device == ResolvedDevice::Cpu { Self::F32 } else { Self::Stored }
+    }
+
     /// Returns the type of activations.
     pub fn activations(self) -> DType {
         if self == Self::F16 { DType::F16 } else { DType::F32 }

@@ -12,7 +12,7 @@ use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::generate::{KvCache, Sampler, Sampling};
 use burn_wgsl::profiler::{self, By, Column};
 use burn_wgsl::{Wgsl, WgslDevice, memory};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use llama::chat::{self, Message};
 use llama::config::Config;
 use llama::gguf::Gguf;
@@ -39,9 +39,10 @@ struct Args {
     #[arg(long, value_name = "SELECTOR")]
     device: Option<WgslDevice>,
 
-    /// Form of the weights on the device [default: stored; f32 on the CPU]
-    #[arg(long, value_enum)]
-    weights: Option<WeightForm>,
+    /// Form of the weights on the device: stored (integers and scales as in the file), f16 or f32 [default: stored; f32
+    /// on the CPU]
+    #[arg(long, value_name = "FORM")]
+    weights: Option<Form>,
 
     /// Tokens that are written at most
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
@@ -70,14 +71,6 @@ struct Args {
     /// Read a token after 63 others at the end, and print the time of each kernel
     #[arg(long)]
     profile: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum WeightForm {
-    /// Integers and scales as in the file
-    Stored,
-    F16,
-    F32,
 }
 
 fn parse_temperature(text: &str) -> Result<f32, String> {
@@ -113,14 +106,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let device = args.device.unwrap_or_default();
     let adapter = device.describe()?;
-    let is_cpu = matches!(device.resolve()?, ResolvedDevice::Cpu);
-    let form = match args.weights {
-        Some(WeightForm::Stored) => Form::Stored,
-        Some(WeightForm::F16) => Form::F16,
-        Some(WeightForm::F32) => Form::F32,
-        None if is_cpu => Form::F32,
-        None => Form::Stored,
-    };
+    let resolved = device.resolve()?;
+    let form = args.weights.unwrap_or(Form::for_device(resolved));
     let in_file = || format!("cannot load {}", args.model.display());
     let mut file = Gguf::open(&args.model).with_context(in_file)?;
     let tokens = Tokens::read(file.header()).with_context(in_file)?;
@@ -165,7 +152,7 @@ fn run(args: &Args) -> Result<()> {
     if args.profile {
         print_profile(&device, &model, &prompt)?;
     }
-    if !is_cpu {
+    if resolved != ResolvedDevice::Cpu {
         let used = memory::usage(&device)?;
         eprintln!("memory on the device: {:.1} MB", used.peak as f64 / 1e6);
     }

@@ -3,7 +3,6 @@
 //!
 //! `cargo run --release -p recovery -- --lose-at 9` loses the device on purpose.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail, ensure};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, attempt};
 use clap::Parser;
 use digits::data::{Dataset, Samples};
 use digits::learner::Learner;
@@ -90,7 +89,9 @@ fn run(args: &Args, samples: &Samples) -> Result<(Checkpoint, u32)> {
     // The last completed epoch at the last failure, and the failures since.
     let mut failed_at: Option<(u64, usize)> = None;
     loop {
-        match attempt(|| train(args, samples, &mut checkpoint, &mut lose_at)) {
+        // A panic leaves a checkpoint as it was before the epoch.
+        let trained = attempt(|| train(args, samples, &mut checkpoint, &mut lose_at));
+        match trained.unwrap_or_else(|panic| Err(panic.into())) {
             Ok(checkpoint) => return Ok((checkpoint, failures)),
             Err(error) => {
                 failures += 1;
@@ -110,17 +111,6 @@ fn run(args: &Args, samples: &Samples) -> Result<(Checkpoint, u32)> {
             }
         }
     }
-}
-
-/// Runs `work`, and returns its error, or the panic of an op as an error: Burn's ops return tensors,
-/// not results, so an op that fails panics. `sync` and reading a tensor return errors.
-fn attempt<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
-    // A panic leaves a checkpoint as it was before the epoch.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().cloned();
-        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-        Err(anyhow!("{}", message.unwrap_or_else(|| "an op panicked".to_owned())))
-    })
 }
 
 /// Trains from a checkpoint, or from the beginning, to the end of the last epoch. Makes a checkpoint

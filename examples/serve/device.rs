@@ -1,6 +1,5 @@
 //! A device that may be lost, as after a driver reset, and is opened again.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,18 +14,13 @@ use crate::metrics::Metrics;
 const WAITS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(10)];
 
-/// Runs `work`, and returns its error, or the panic of an op as an error: Burn's ops return tensors, not results, so an
-/// op that fails panics.
+/// Runs `work`, and returns its error, or the panic of an op as an error.
 ///
 /// # Errors
 ///
 /// Returns the error or the panic of `work`.
 pub fn attempt<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().cloned();
-        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-        Err(anyhow!("{}", message.unwrap_or_else(|| "an op panicked".to_owned())))
-    })
+    burn_wgsl::attempt(work)?
 }
 
 /// The device of all models.

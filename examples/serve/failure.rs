@@ -32,4 +32,7 @@ pub enum Failure {
     /// The device failed, also after it was opened again.
     #[error("the device failed: {0}")]
     Device(String),
+    /// The model has no answer.
+    #[error("{0}")]
+    Model(String),
 }

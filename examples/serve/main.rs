@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use burn_wgsl::WgslDevice;
 use burn_wgsl::serve::{JoinConfig, PaddedSizes};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use llama::linear::Form;
 use serve::device::SharedDevice;
 use serve::http::{self, App, Limits, Status};
@@ -54,9 +54,10 @@ struct Models {
     #[arg(long, value_name = "SELECTOR")]
     device: Option<WgslDevice>,
 
-    /// Form of the weights of the text model [default: stored; f32 on the CPU]
-    #[arg(long, value_enum)]
-    weights: Option<WeightForm>,
+    /// Form of the weights of the text model: stored (integers and scales as in the file), f16 or f32 [default: stored;
+    /// f32 on the CPU]
+    #[arg(long, value_name = "FORM")]
+    weights: Option<Form>,
 
     /// Pictures that are classified together at most
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -119,14 +120,6 @@ struct Predict {
     files: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum WeightForm {
-    /// Integers and scales as in the file
-    Stored,
-    F16,
-    F32,
-}
-
 fn main() -> ExitCode {
     let filter = env_logger::Env::default().default_filter_or("warn");
     env_logger::Builder::from_env(filter).init();
@@ -158,19 +151,11 @@ impl Models {
     }
 
     fn sizes(&self, device: WgslDevice) -> Result<Sizes> {
-        let is_cpu = matches!(device.resolve()?, burn_wgsl::device::ResolvedDevice::Cpu);
-        let form = match self.weights {
-            Some(WeightForm::Stored) => Form::Stored,
-            Some(WeightForm::F16) => Form::F16,
-            Some(WeightForm::F32) => Form::F32,
-            None if is_cpu => Form::F32,
-            None => Form::Stored,
-        };
         let sequences = self.sequences.into();
         Ok(Sizes {
             pictures: PaddedSizes::up_to(self.batch.into()),
             texts: serve::writer::Sizes { sequences, capacity: self.context as usize },
-            form,
+            form: self.weights.unwrap_or(Form::for_device(device.resolve()?)),
         })
     }
 }

@@ -69,6 +69,20 @@ pub fn start_classifier(
     Ok((sender, thread))
 }
 
+/// Opens the file of a model of text, and reads its tokens and sizes.
+///
+/// # Errors
+///
+/// Returns an error if the file is not such a model.
+pub fn open_text(path: &Path) -> Result<(Gguf, Tokens, Config)> {
+    let open = || -> Result<_> {
+        let file = Gguf::open(path)?;
+        let (tokens, config) = (Tokens::read(file.header())?, Config::read(file.header())?);
+        Ok((file, tokens, config))
+    };
+    open().with_context(|| format!("cannot load {}", path.display()))
+}
+
 /// Reads the tokens of a model of text, and loads it on a thread of its own, which answers requests.
 ///
 /// # Errors
@@ -82,10 +96,8 @@ pub fn start_text(
     join: JoinConfig,
     status: &Arc<Status>,
 ) -> Result<(TextModel, JoinHandle<Result<()>>)> {
-    let in_file = || format!("cannot load {}", path.display());
-    let mut file = Gguf::open(path).with_context(in_file)?;
-    let tokens = Arc::new(Tokens::read(file.header()).with_context(in_file)?);
-    let config = Config::read(file.header()).with_context(in_file)?;
+    let (mut file, tokens, config) = open_text(path)?;
+    let tokens = Arc::new(tokens);
     let capacity = sizes.texts.capacity.min(config.context);
     ensure!(capacity > 1, "{} reads {} tokens at most", path.display(), config.context);
     let texts = writer::Sizes { capacity, ..sizes.texts };

@@ -4,9 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use burn_wgsl::generate::{Sampler, Sampling};
+use burn_wgsl::generate::{KvCache, Sampler, Sampling};
 use burn_wgsl::{Wgsl, WgslDevice};
-use llama::gguf::Gguf;
 use llama::model::Llama;
 use llama::text::{self, TextError};
 use llama::tokenizer::Tokens;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use crate::classifier::Classifier;
 use crate::device::attempt;
 use crate::http::label;
-use crate::models::Sizes;
+use crate::models::{Sizes, open_text};
 use crate::picture::{self, Picture};
 
 /// Classifies pictures, in batches. Returns how many could not be read: their lines say why.
@@ -71,11 +70,9 @@ pub fn texts(
     files: &[PathBuf],
     out: &mut impl Write,
 ) -> Result<usize> {
-    let in_file = || format!("cannot load {}", model.display());
-    let mut file = Gguf::open(model).with_context(in_file)?;
-    let tokens = Tokens::read(file.header()).with_context(in_file)?;
-    let model: Llama<Wgsl> =
-        Llama::load(&mut file, sizes.texts.capacity, sizes.form, &device).with_context(in_file)?;
+    let (mut file, tokens, _) = open_text(model)?;
+    let loaded = Llama::<Wgsl>::load(&mut file, sizes.texts.capacity, sizes.form, &device);
+    let model = loaded.with_context(|| format!("cannot load {}", model.display()))?;
     let mut cache = model.cache(1, sizes.texts.capacity);
     let mut failed = 0;
     for file in files {
@@ -112,7 +109,7 @@ pub fn texts(
 
 fn continued(
     model: &Llama<Wgsl>,
-    cache: &mut burn_wgsl::generate::KvCache<Wgsl>,
+    cache: &mut KvCache<Wgsl>,
     tokens: &Tokens,
     prompt: &str,
     limit: usize,

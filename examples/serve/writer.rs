@@ -1,11 +1,9 @@
 //! The model that writes text: sequences join and leave a running batch between tokens.
 
-use std::sync::Arc;
-
 use anyhow::Result;
-use burn_wgsl::Wgsl;
 use burn_wgsl::generate::{KvCache, Sampler, Sampling};
 use burn_wgsl::serve::Joined;
+use burn_wgsl::{Wgsl, WgslDevice};
 use llama::gguf::Gguf;
 use llama::linear::Form;
 use llama::model::Llama;
@@ -71,12 +69,7 @@ impl Writer {
     /// # Errors
     ///
     /// Returns an error if the model cannot be loaded, or the device fails.
-    pub fn open(
-        file: &mut Gguf,
-        sizes: Sizes,
-        form: Form,
-        device: &burn_wgsl::WgslDevice,
-    ) -> Result<Self> {
+    pub fn open(file: &mut Gguf, sizes: Sizes, form: Form, device: &WgslDevice) -> Result<Self> {
         let model = Llama::load(file, sizes.capacity, form, device)?;
         let mut cache = model.cache(sizes.sequences, sizes.capacity);
         // The longest part of a prompt, which needs the most memory, and a short one.
@@ -98,11 +91,6 @@ impl Writer {
         Ok(Self { model, cache, alone })
     }
 
-    /// Returns the most tokens of a text, with its prompt.
-    pub fn capacity(&self) -> usize {
-        self.cache.config().capacity
-    }
-
     /// Reads the tokens of a text but the last, and puts it into a place.
     fn join(&mut self, place: usize, tokens: &[u32]) -> Result<()> {
         let (_, others) = tokens.split_last().expect("a text has a token");
@@ -115,32 +103,34 @@ impl Writer {
 
 /// A text that is being written.
 struct Running {
-    request: Write,
+    events: Sender<Event>,
     sampler: Sampler,
     /// Those of the prompt, and those that were written.
     tokens: Vec<u32>,
+    /// The most tokens, with the prompt.
+    limit: usize,
 }
 
 impl Running {
-    fn new(request: Write) -> Self {
-        let sampler = Sampler::new(request.sampling, request.seed);
-        Self { sampler, tokens: request.prompt.clone(), request }
+    fn new(request: Write, capacity: usize) -> Self {
+        let Write { prompt, limit, sampling, seed, events } = request;
+        let limit = prompt.len().saturating_add(limit).min(capacity);
+        Self { events, sampler: Sampler::new(sampling, seed), tokens: prompt, limit }
     }
 
     /// Takes the next token. Returns whether the text goes on.
-    fn push(&mut self, token: Result<u32, TextError>, is_end: bool, capacity: usize) -> bool {
-        let events = &self.request.events;
+    fn push(&mut self, token: Result<u32, TextError>, is_end: bool) -> bool {
         let end = |event| {
             // The other end may be gone.
-            let _ = events.try_send(event);
+            let _ = self.events.try_send(event);
             false
         };
         let token = match token {
-            Err(error) => return end(Event::Failed(Failure::Device(error.to_string()))),
+            Err(error) => return end(Event::Failed(Failure::Model(error.to_string()))),
             Ok(_) if is_end => return end(Event::End(End::Stop)),
             Ok(token) => token,
         };
-        match events.try_send(Event::Token(token)) {
+        match self.events.try_send(Event::Token(token)) {
             Ok(()) => {}
             Err(TrySendError::Closed(_)) => return false,
             Err(TrySendError::Full(_)) => {
@@ -149,11 +139,7 @@ impl Running {
             }
         }
         self.tokens.push(token);
-        let written = self.tokens.len() - self.request.prompt.len();
-        if written >= self.request.limit || self.tokens.len() >= capacity {
-            return end(Event::End(End::Length));
-        }
-        true
+        self.tokens.len() < self.limit || end(Event::End(End::Length))
     }
 }
 
@@ -165,7 +151,7 @@ impl Running {
 pub fn run<F: FnMut() -> Result<Writer>>(
     mut model: Reopened<Writer, F>,
     sizes: Sizes,
-    tokens: &Arc<Tokens>,
+    tokens: &Tokens,
     joined: &Joined<Write>,
     metrics: &Metrics,
 ) -> Result<()> {
@@ -180,7 +166,7 @@ pub fn run<F: FnMut() -> Result<Writer>>(
             let open = std::iter::from_fn(|| joined.take()).find(|write| !write.events.is_closed());
             let Some(request) = open else { break };
             metrics.prompt_tokens.inc_by(request.prompt.len() as u64);
-            *running = Some(Running::new(request));
+            *running = Some(Running::new(request, sizes.capacity));
             new.push(place);
         }
         // All that waited may have gone.
@@ -192,7 +178,7 @@ pub fn run<F: FnMut() -> Result<Writer>>(
         if let Err(error) = result {
             for running in places.into_iter().flatten() {
                 let failure = Failure::Device(error.to_string());
-                let _ = running.request.events.try_send(Event::Failed(failure));
+                let _ = running.events.try_send(Event::Failed(failure));
             }
             return Err(error);
         }
@@ -207,7 +193,7 @@ fn step<F: FnMut() -> Result<Writer>>(
     tokens: &Tokens,
     metrics: &Metrics,
 ) -> Result<()> {
-    let (chosen, capacity) = model.run(metrics, |writer, is_new| {
+    let chosen = model.run(metrics, |writer, is_new| {
         for (place, running) in places.iter().enumerate() {
             // A device that was opened again has read nothing.
             let Some(running) = running else { continue };
@@ -221,7 +207,7 @@ fn step<F: FnMut() -> Result<Writer>>(
         let last: Vec<u32> = places.iter().map(last).collect();
         let logits = writer.model.read(&last, &mut writer.cache)?;
         let samplers = places.iter_mut().map(|running| running.as_mut().map(|r| &mut r.sampler));
-        Ok((pollster::block_on(text::choose(logits, samplers))?, writer.capacity()))
+        Ok(pollster::block_on(text::choose(logits, samplers))?)
     })?;
     let mut left = Vec::new();
     for ((place, running), token) in places.iter_mut().enumerate().zip(chosen) {
@@ -229,7 +215,7 @@ fn step<F: FnMut() -> Result<Writer>>(
         let token = token.expect("a text has a sampler");
         let is_end = token.as_ref().is_ok_and(|token| tokens.is_end(*token));
         metrics.written_tokens.inc_by(u64::from(token.is_ok() && !is_end));
-        if !text.push(token, is_end, capacity) {
+        if !text.push(token, is_end) {
             *running = None;
             left.push(place);
         }

@@ -106,7 +106,7 @@ pub use operands::{DeclaredOperand, ElementCode, EpilogueCode, PrologueCode};
 pub use origin::{
     Origin, begin_op, current_op, current_origin, record_lines, set_current_op, set_origin,
 };
-pub use panics::panic_message;
+pub use panics::{OpPanic, attempt, panic_message};
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
 pub(crate) use readback::StartedRead;

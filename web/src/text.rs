@@ -72,8 +72,7 @@ impl Text {
     pub async fn create(device: &str, settings: JsValue) -> Result<Text> {
         let device = parse_device(device)?;
         let Settings { bytes, context } = from_js(settings)?;
-        let is_cpu = device.resolve().map_err(js_error)? == burn_wgsl::device::ResolvedDevice::Cpu;
-        let form = if is_cpu { Form::F32 } else { Form::Stored };
+        let form = Form::for_device(device.resolve().map_err(js_error)?);
         let stream = Stream::new(bytes as u64, context, form, &device);
         Ok(Self { device, context, stream: Some(stream), model: None })
     }

@@ -64,13 +64,13 @@ const MAX_ELEMENTS: u64 = 1 << 36;
 /// The most bytes of the pickle: it has no values.
 const MAX_PICKLE: u64 = 64 << 20;
 
-/// Returns the tensors of a file by their names. Their values are read when they are needed.
+/// Returns the tensors of a file. Their values are read when they are needed.
 ///
 /// # Errors
 ///
 /// Returns an error if the file is no archive of `torch.save`, is damaged, or has anything but tensors, numbers and
 /// texts in dictionaries.
-pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
+pub fn read(file: File) -> Result<Vec<TensorSnapshot>, PytorchError> {
     let len = file.metadata()?.len();
     let mut file = BufReader::new(file);
     check_end(&mut file, len)?;
@@ -90,7 +90,7 @@ pub fn read(file: File) -> Result<Vec<(String, TensorSnapshot)>, PytorchError> {
     let mut found = Vec::new();
     for (name, info) in tensors {
         check(&name, &info, &folder, &archive)?;
-        found.push((name.clone(), snapshot(name, info, folder.clone(), archive.clone())));
+        found.push(snapshot(&name, info, folder.clone(), archive.clone()));
     }
     Ok(found)
 }
@@ -153,7 +153,7 @@ fn check(
 }
 
 fn snapshot(
-    name: String,
+    name: &str,
     info: Rc<TensorInfo>,
     folder: String,
     archive: Rc<RefCell<Archive>>,
@@ -188,8 +188,8 @@ fn values(info: &TensorInfo, folder: &str, archive: &mut Archive) -> Result<Vec<
         let places = index.iter().zip(&info.strides).map(|(index, stride)| index * stride);
         let place = (info.start + places.sum::<u64>()) as usize * size;
         let value = storage.get(place..place + size);
-        bytes
-            .extend_from_slice(value.ok_or(io::ErrorKind::UnexpectedEof).map_err(io::Error::from)?);
+        let value = value.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        bytes.extend_from_slice(value);
         // The last axis first.
         for (index, axis) in index.iter_mut().zip(&info.shape).rev() {
             *index += 1;

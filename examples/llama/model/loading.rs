@@ -1,6 +1,6 @@
 //! Models from the tensors of a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use burn::module::Param;
 use burn::nn::{RmsNorm, RmsNormConfig};
@@ -50,23 +50,58 @@ pub struct Loading<B: Backend> {
 /// A product with the weights of some tensors, which have the same inputs.
 #[derive(Debug)]
 struct Product<B: Backend> {
-    names: Vec<String>,
-    shape: [usize; 2],
+    /// The names of the tensors, and their outputs.
+    tensors: Vec<(String, usize)>,
+    inputs: usize,
     /// The weights that are there.
     parts: BTreeMap<String, Weights>,
     linear: Option<Linear<B>>,
 }
 
 const EMBEDDINGS: &str = "token_embd.weight";
+
+/// The products of a layer, by the first of their tensors.
+const QKV: &str = "attn_q";
+const PROJECTION: &str = "attn_output";
+const GATE_AND_UP: &str = "ffn_gate";
+const DOWN: &str = "ffn_down";
+
+/// The norms of a layer, and the one behind all layers.
+const ATTENTION_NORM: &str = "attn_norm";
+const FEED_FORWARD_NORM: &str = "ffn_norm";
 const OUTPUT_NORM: &str = "output_norm.weight";
 
-/// The products of a layer, by their tensors.
-const QKV: [&str; 3] = ["attn_q", "attn_k", "attn_v"];
-const GATE_AND_UP: [&str; 2] = ["ffn_gate", "ffn_up"];
+/// Returns the name of a tensor of a layer.
+fn in_layer(layer: usize, part: &str) -> String {
+    format!("blk.{layer}.{part}.weight")
+}
 
-/// Returns the names of tensors of a layer.
-fn in_layer(layer: usize, parts: &[&str]) -> Vec<String> {
-    parts.iter().map(|part| format!("blk.{layer}.{part}.weight")).collect()
+/// Returns the names of all norms.
+fn norms(config: &Config) -> Vec<String> {
+    let of_layer = |layer| [ATTENTION_NORM, FEED_FORWARD_NORM].map(|part| in_layer(layer, part));
+    let of_layers = (0..config.layers).flat_map(of_layer);
+    of_layers.chain([OUTPUT_NORM.to_owned()]).collect()
+}
+
+/// Returns the tensors of all products, with their outputs, and the inputs of the product.
+fn products(header: &Header, config: &Config) -> Vec<(Vec<(String, usize)>, usize)> {
+    let Config { vocabulary, width, hidden, kv_heads, layers, .. } = *config;
+    let kv = kv_heads * config.head_width();
+    let of_layer = |layer| {
+        let products: [(&[(&str, usize)], usize); 4] = [
+            (&[(QKV, width), ("attn_k", kv), ("attn_v", kv)], width),
+            (&[(PROJECTION, width)], width),
+            (&[(GATE_AND_UP, hidden), ("ffn_up", hidden)], width),
+            (&[(DOWN, width)], hidden),
+        ];
+        let named = |&(part, outputs): &(&str, usize)| (in_layer(layer, part), outputs);
+        products.map(|(tensors, inputs)| (tensors.iter().map(named).collect(), inputs))
+    };
+    // Without weights of its own, the last product has those of the embeddings.
+    let has_output = header.tensors().contains_key(OUTPUT);
+    let output = if has_output { OUTPUT } else { EMBEDDINGS };
+    let output = (vec![(output.to_owned(), vocabulary)], width);
+    (0..layers).flat_map(of_layer).chain([output]).collect()
 }
 
 impl<B: Backend> Loading<B> {
@@ -84,26 +119,14 @@ impl<B: Backend> Loading<B> {
     ) -> Result<Self, LoadError> {
         let config = Config::read(header)?;
         check(header, &config)?;
-        let Config { vocabulary, width, hidden, kv_heads, layers, .. } = config;
-        let kv = kv_heads * config.head_width();
-        // Without weights of its own, the last product has those of the embeddings.
-        let has_output = header.tensors().contains_key(OUTPUT);
-        let output = if has_output { OUTPUT } else { EMBEDDINGS };
-        let mut groups = vec![(vec![output.to_owned()], [vocabulary, width])];
-        for layer in 0..layers {
-            groups.extend([
-                (in_layer(layer, &QKV), [width + 2 * kv, width]),
-                (in_layer(layer, &["attn_output"]), [width, width]),
-                (in_layer(layer, &GATE_AND_UP), [2 * hidden, width]),
-                (in_layer(layer, &["ffn_down"]), [width, hidden]),
-            ]);
-        }
-        let of = |names: &Vec<String>| {
-            names.iter().map(|name| (name.clone(), names[0].clone())).collect::<Vec<_>>()
-        };
-        let product_of = groups.iter().flat_map(|(names, _)| of(names)).collect();
-        let product = |(names, shape): (Vec<String>, _)| {
-            (names[0].clone(), Product { names, shape, parts: BTreeMap::new(), linear: None })
+        let product =
+            |(tensors, inputs)| Product { tensors, inputs, parts: BTreeMap::new(), linear: None };
+        let products = products(header, &config).into_iter().map(product);
+        let products: BTreeMap<String, Product<B>> =
+            products.map(|product| (product.tensors[0].0.clone(), product)).collect();
+        let of = |(first, product): (&String, &Product<B>)| {
+            let names = product.tensors.iter().map(|(name, _)| (name.clone(), first.clone()));
+            names.collect::<Vec<_>>()
         };
         Ok(Self {
             config,
@@ -112,8 +135,8 @@ impl<B: Backend> Loading<B> {
             positions: positions.min(config.context),
             embeddings: None,
             norms: BTreeMap::new(),
-            products: groups.into_iter().map(product).collect(),
-            product_of,
+            product_of: products.iter().flat_map(of).collect(),
+            products,
         })
     }
 
@@ -121,7 +144,7 @@ impl<B: Backend> Loading<B> {
     ///
     /// # Panics
     ///
-    /// Panics if the file has no such tensor, or the device has no memory for the weights.
+    /// Panics if the device has no memory for the weights, or there are fewer bytes than the header says.
     pub fn add(&mut self, name: &str, block_type: BlockType, bytes: &[u8]) {
         if name == EMBEDDINGS {
             self.embeddings = Some((block_type, bytes.to_vec()));
@@ -134,10 +157,12 @@ impl<B: Backend> Loading<B> {
         let Some(product) = self.product_of.get(name) else { return };
         let product = self.products.get_mut(product).expect("there is one of this name");
         product.parts.insert(name.to_owned(), Weights::new(block_type, bytes, self.form));
-        if product.parts.len() == product.names.len() {
-            let parts = product.names.iter().filter_map(|name| product.parts.remove(name));
-            let weights = Weights::joined(parts.collect::<Vec<_>>());
-            product.linear = Some(Linear::new(weights, product.shape, self.form, &self.device));
+        let Product { tensors, inputs, parts, linear } = product;
+        if parts.len() == tensors.len() {
+            let weights = tensors.iter().filter_map(|(name, _)| parts.remove(name));
+            let weights = Weights::joined(weights.collect::<Vec<_>>());
+            let outputs = tensors.iter().map(|(_, outputs)| outputs).sum();
+            *linear = Some(Linear::new(weights, [outputs, *inputs], self.form, &self.device));
         }
     }
 
@@ -164,22 +189,20 @@ impl<B: Backend> Loading<B> {
             product.and_then(|product| product.linear).ok_or_else(|| missing(name))
         };
         let mut layer = |index: usize| {
-            let name = |part: &str| format!("blk.{index}.{part}.weight");
             Ok(Layer {
-                attention_norm: norm(&name("attn_norm"))?,
-                qkv: linear(&name(QKV[0]))?,
-                projection: linear(&name("attn_output"))?,
-                feed_forward_norm: norm(&name("ffn_norm"))?,
-                gate_and_up: linear(&name(GATE_AND_UP[0]))?,
-                down: linear(&name("ffn_down"))?,
+                attention_norm: norm(&in_layer(index, ATTENTION_NORM))?,
+                qkv: linear(&in_layer(index, QKV))?,
+                projection: linear(&in_layer(index, PROJECTION))?,
+                feed_forward_norm: norm(&in_layer(index, FEED_FORWARD_NORM))?,
+                gate_and_up: linear(&in_layer(index, GATE_AND_UP))?,
+                down: linear(&in_layer(index, DOWN))?,
             })
         };
         let layers: Result<Vec<Layer<B>>, LoadError> =
             (0..self.config.layers).map(&mut layer).collect();
         let layers = layers?;
-        let has_output = self.products.contains_key(OUTPUT);
-        let output = if has_output { OUTPUT } else { EMBEDDINGS };
-        let output = self.products.remove(output).and_then(|product| product.linear);
+        // The one that is left.
+        let output = self.products.into_values().next().and_then(|product| product.linear);
         Ok(Llama {
             rotary: Rotary::new(&self.config, self.positions, &self.device),
             config: self.config,
@@ -195,33 +218,15 @@ impl<B: Backend> Loading<B> {
 }
 
 /// Returns the names of all tensors, and their shapes.
-fn expected(header: &Header, config: &Config) -> Vec<(String, Vec<usize>)> {
-    let Config { vocabulary, layers, width, hidden, .. } = *config;
-    let kv = config.kv_heads * config.head_width();
-    let mut expected = vec![
-        (EMBEDDINGS.to_owned(), vec![vocabulary, width]),
-        (OUTPUT_NORM.to_owned(), vec![width]),
-    ];
-    for layer in 0..layers {
-        let shapes: [(&str, &[usize]); 9] = [
-            ("attn_norm", &[width]),
-            ("attn_q", &[width, width]),
-            ("attn_k", &[kv, width]),
-            ("attn_v", &[kv, width]),
-            ("attn_output", &[width, width]),
-            ("ffn_norm", &[width]),
-            ("ffn_gate", &[hidden, width]),
-            ("ffn_up", &[hidden, width]),
-            ("ffn_down", &[width, hidden]),
-        ];
-        let named =
-            shapes.map(|(name, shape)| (format!("blk.{layer}.{name}.weight"), shape.to_vec()));
-        expected.extend(named);
-    }
-    if header.tensors().contains_key(OUTPUT) {
-        expected.push((OUTPUT.to_owned(), vec![vocabulary, width]));
-    }
-    expected
+fn expected(header: &Header, config: &Config) -> BTreeMap<String, Vec<usize>> {
+    let Config { vocabulary, width, .. } = *config;
+    let norms = norms(config).into_iter().map(|name| (name, vec![width]));
+    let products = products(header, config).into_iter().flat_map(|(tensors, inputs)| {
+        tensors.into_iter().map(move |(name, outputs)| (name, vec![outputs, inputs]))
+    });
+    // Those of the last product, or others.
+    let embeddings = (EMBEDDINGS.to_owned(), vec![vocabulary, width]);
+    norms.chain(products).chain([embeddings]).collect()
 }
 
 /// Checks the names and shapes of all tensors. Others than these, such as biases, would be left out.
@@ -234,8 +239,7 @@ fn check(header: &Header, config: &Config) -> Result<(), LoadError> {
         Some(_) => None,
     };
     let expected = expected(header, config);
-    let known: BTreeSet<&String> = expected.iter().map(|(name, _)| name).collect();
-    let unknown = header.tensors().keys().filter(|name| !known.contains(name));
+    let unknown = header.tensors().keys().filter(|name| !expected.contains_key(*name));
     let unknown: Vec<String> = unknown.map(|name| format!("`{name}` is not supported")).collect();
     let mut problems: Vec<String> = expected.into_iter().filter_map(problem).collect();
     problems.extend(unknown);

@@ -1,8 +1,10 @@
 //! The server: routes, limits, and what all answers share.
 
+mod answer;
 mod classify;
 mod completions;
 mod connections;
+mod request;
 mod status;
 mod text;
 
@@ -48,7 +50,7 @@ pub struct App {
 
 /// Returns the routes.
 pub fn routes(app: Arc<App>) -> Router {
-    let limited = middleware::from_fn_with_state(app.clone(), limit_time);
+    let limited = middleware::from_fn_with_state(app.clone(), limit);
     Router::new()
         .route("/v1/classify", post(classify::classify))
         .route("/v1/completions", post(completions::complete))
@@ -67,7 +69,7 @@ pub fn routes(app: Arc<App>) -> Router {
 }
 
 /// Reads the body of a request, ends one that takes too long, and counts the answers.
-async fn limit_time(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     // Clients can make up any number of other addresses.
     let path = path.map_or("other", MatchedPath::as_str).to_owned();
@@ -129,7 +131,7 @@ impl IntoResponse for Failure {
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error"),
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "server_error"),
             Self::Timeout(_) => (StatusCode::GATEWAY_TIMEOUT, "server_error"),
-            Self::Device(_) => (StatusCode::INTERNAL_SERVER_ERROR, "server_error"),
+            Self::Device(_) | Self::Model(_) => (StatusCode::INTERNAL_SERVER_ERROR, "server_error"),
         };
         let body = Json(error_object(&self, kind));
         match status {
@@ -145,7 +147,7 @@ fn error_object(failure: &Failure, kind: &str) -> serde_json::Value {
 }
 
 /// Reads a request.
-fn json<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
+fn parsed<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
     body.map(|Json(value)| value).map_err(|rejection| Failure::Request(rejection.body_text()))
 }
 

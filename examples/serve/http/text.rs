@@ -150,8 +150,8 @@ impl Stops {
             let end = &self.pending[*start..];
             self.stops.iter().any(|stop| stop.starts_with(end))
         };
-        let starts = self.pending.char_indices().map(|(start, _)| start);
-        let kept = starts.into_iter().find(is_beginning).unwrap_or(self.pending.len());
+        let mut starts = self.pending.char_indices().map(|(start, _)| start);
+        let kept = starts.find(is_beginning).unwrap_or(self.pending.len());
         let certain = self.pending[..kept].to_owned();
         self.pending.drain(..kept);
         (certain, false)
