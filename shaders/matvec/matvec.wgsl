@@ -1,17 +1,14 @@
 // matvec: out[n, v, r] = sum over k of a[n, r, k] * x[n, v, k], for matrix n of a batch and a few vectors.
 // The matrices and vectors are read through their strides, each element of a matrix once. out is
 // [splits, n, v, r] or [splits, n, r, v], packed: k may be split.
-// VECTORS: the number of vectors, rounded up to a power of two.
-// COMBINED: the number of vectors whose sums a team combines together, at most its size. BLOCKS: VECTORS / COMBINED.
-// HALVES_1, HALVES_2, HALVES_4, HALVES_8: COMBINED is larger than 1, 2, 4, 8.
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
-// OUT_VEC4: rows of out are neighbours, a multiple of four, and four are stored at once.
 // Each team sums one split of a line, which is a block of four rows of a matrix.
 // Rounds: split_len / TEAM_SIZE.
 //#include "lib/walk"
 //#include "lib/vector"
 //#include "lib/team"
+//#include "lib/matvec"
 
 struct Params {
     // Splits of all lines.
@@ -51,26 +48,6 @@ struct Params {
 //#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 //#endif
-
-// The sums of four rows.
-alias Partial = vec4<f32>;
-
-//#if SUBGROUP
-fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
-    return subgroupShuffleXor(partial, mask);
-}
-//#endif
-
-const VECTORS: u32 = 1u;
-const COMBINED: u32 = 1u;
-
-// Halves the sums of two members whose indices differ in `mask`: one keeps `low`, the other `high`. Each sends the sum
-// that it does not keep, and adds the one that it receives.
-fn traded(local_index: u32, low: Partial, high: Partial, mask: u32) -> Partial {
-    let keeps_high = (member_index(local_index) & mask) != 0u;
-    let got = team_exchange(local_index, select(high, low, keeps_high), mask);
-    return select(low, high, keeps_high) + got;
-}
 
 // The distance of a vector from the first one. Vectors past the last one repeat it.
 fn x_offset(vector: u32) -> u32 {
@@ -116,36 +93,6 @@ fn reduce_line(index: u32, local_index: u32) {
         a_index += TEAM_SIZE * p.a_step;
         x_index += TEAM_SIZE * p.x_step;
     }
-    let outputs = p.rows * p.vectors;
-    let start = (split * (p.lines / p.row_blocks) + matrix) * outputs;
-    let out_vector = select(1u, p.rows, p.out_row == 1u);
-    let member = member_index(local_index);
-//#repeat B BLOCKS
-    {
-        // Each step halves the number of sums that a member keeps. After the last one, sums[B * COMBINED] of member m
-        // belongs to vector m % COMBINED of the block.
-//#for H in 8 4 2 1
-//#if HALVES_H
-//#repeat V H
-        sums[B * COMBINED + V] =
-            traded(local_index, sums[B * COMBINED + V], sums[B * COMBINED + V + H], H);
-//#end
-//#endif
-//#end
-        var sum = sums[B * COMBINED];
-        for (var mask = COMBINED; mask < TEAM_SIZE; mask *= 2u) {
-            sum += team_exchange(local_index, sum, mask);
-        }
-        if (member < COMBINED) {
-            let first_row = start + min(B * COMBINED + member, p.vectors - 1u) * out_vector;
-//#if OUT_VEC4
-            out[(first_row + rows[0]) >> 2u] = from_values(sum);
-//#else
-//#repeat I 4
-            out[first_row + rows[I] * p.out_row] = sum[I];
-//#end
-//#endif
-        }
-    }
-//#end
+    let start = (split * (p.lines / p.row_blocks) + matrix) * p.rows * p.vectors;
+    store_sums(local_index, start, rows, sums);
 }

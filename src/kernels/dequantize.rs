@@ -5,6 +5,8 @@
 //! unpacks the words in registers. Parts of a tensor, flipped and expanded views, blocks that are not
 //! whole words, and programs without fusion have a kernel of their own.
 
+use std::sync::Arc;
+
 use crate::kernels::fusion::program::Access;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::fusion::{fused, pending};
@@ -13,10 +15,11 @@ use crate::kernels::launch::{Launch, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::map::Map;
 use crate::kernels::ops::options::QuantFormat;
+use crate::kernels::ops::table::rows;
 use crate::kernels::quantize::{self, packed_int};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Layout, Result, Tensor};
+use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
+use crate::tensor::{Arg, DType, Layout, Lazy, Result, Tensor};
 
 static DEQUANTIZE: Source = Source::new::<DequantizeParams>(
     "dequantize",
@@ -158,6 +161,67 @@ fn scaled(bits: u32) -> Map {
         _ => "b * f32((a << (30u - 2u * (i & 15u))) >> 30u)",
     };
     Map::new(expression, DType::F32)
+}
+
+/// Integers whose floats are pending, in words that are in memory.
+pub(super) struct PendingFloats {
+    pub words: Tensor,
+    /// One for each block.
+    pub scales: Tensor,
+    /// What is added to each block.
+    pub minima: Option<Tensor>,
+    /// The bits of an integer, 4 or 8.
+    pub bits: u32,
+    /// The elements of a block.
+    pub block: usize,
+}
+
+/// Returns the integers whose floats a tensor of another layout or its own has, if these are pending.
+pub(super) fn pending_floats(tensor: &Tensor) -> Option<PendingFloats> {
+    let lazy = tensor.pending()?;
+    if let Some(floats) = scaled_integers(tensor.runtime(), lazy) {
+        return Some(floats);
+    }
+    if lazy.expression().wgsl != rows::float_add.wgsl {
+        return None;
+    }
+    let args = lazy.args();
+    let [Arg { storage, layout: None, padding: None, .. }, minima] = &args[..] else { return None };
+    let floats = scaled_integers(tensor.runtime(), storage.pending()?)?;
+    let blocks = floats.scales.len();
+    let minima = repeated(tensor.runtime(), minima, blocks, floats.block)?;
+    let is_float = minima.dtype() == DType::F32;
+    is_float.then_some(PendingFloats { minima: Some(minima), ..floats })
+}
+
+/// Returns the integers and scales of [`scaled`].
+fn scaled_integers(runtime: &Arc<Runtime>, lazy: &Lazy) -> Option<PendingFloats> {
+    let expression = lazy.expression();
+    let bits = [4, 8].into_iter().find(|&bits| scaled(bits).expr == expression.wgsl)?;
+    let values = 32 / bits as usize;
+    let args = lazy.args();
+    let [words, scales] = &args[..] else { return None };
+    let words = repeated(runtime, words, expression.len / values, values)?;
+    let blocks = scales.layout.as_ref()?.shape[0];
+    let block = expression.len / blocks;
+    let scales = repeated(runtime, scales, blocks, block)?;
+    Some(PendingFloats { words, scales, minima: None, bits, block })
+}
+
+/// Returns a packed tensor in memory of `len` elements, each of which an argument repeats so many times.
+fn repeated(runtime: &Arc<Runtime>, arg: &Arg, len: usize, times: usize) -> Option<Tensor> {
+    let Arg { storage, dtype, layout: Some(layout), padding: None } = arg else { return None };
+    storage.memory()?;
+    let inner = layout.strides.iter().rposition(|&stride| stride != 0).map_or(0, |axis| axis + 1);
+    let outer = Layout {
+        shape: layout.shape[..inner].into(),
+        strides: layout.strides[..inner].into(),
+        offset: layout.offset,
+    };
+    let repeats: usize = layout.shape[inner..].iter().product();
+    let is_repeated = outer.is_packed() && (outer.len(), repeats) == (len, times);
+    let elements = Layout::contiguous(&[len]);
+    is_repeated.then(|| Tensor::of_storage(runtime, storage.clone(), elements, *dtype))
 }
 
 /// Returns the computations that the family can request, with the types of their inputs.

@@ -12,6 +12,7 @@ use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling}
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
 use crate::kernels::matvec::{Order, leading_axes, matvec};
+use crate::kernels::matvec_quantized::matvec_quantized;
 use crate::kernels::ops::cases::{Case, cases, ints, permuted};
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
@@ -551,13 +552,19 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
         }
         _ => return Ok(None),
     };
-    let [height, k] = [a_layout.shape[rank - 2], a_layout.shape[rank - 1]];
-    let vectors = x_layout.shape[rank - 2];
-    let expanded = |layout: &Layout, inner: &[usize]| layout.expand(&[batch, inner].concat());
-    match (expanded(&a_layout, &[height, k]), expanded(&x_layout, &[vectors, k])) {
-        (Some(a_layout), Some(x_layout)) => matvec((a, &a_layout), (x, &x_layout), order),
-        _ => Ok(None),
+    let expanded = |layout: &Layout| {
+        let matrix = &layout.shape[rank - 2..];
+        layout.expand(&[batch, matrix].concat())
+    };
+    let (Some(a_layout), Some(x_layout)) = (expanded(&a_layout), expanded(&x_layout)) else {
+        return Ok(None);
+    };
+    if order == Order::VectorsFirst
+        && let Some(out) = matvec_quantized((a, &a_layout), (x, &x_layout))?
+    {
+        return Ok(Some(out));
     }
+    matvec((a, &a_layout), (x, &x_layout), order)
 }
 
 /// Returns a 16-bit operand as f32. On GPUs, the kernel of the product reads it as it is stored.

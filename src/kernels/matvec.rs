@@ -1,5 +1,7 @@
 //! Products of a matrix and a few vectors. They are memory-bound: the matrix is read once.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
@@ -8,11 +10,15 @@ use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{dequantize, policy};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
+/// The fragments of the shaders.
+pub(super) const FRAGMENTS: &[Fragment] = &[("lib/matvec", wgsl!("../../shaders/lib/matvec.wgsl"))];
+
 static MATVEC: Source =
-    Source::new::<MatvecParams>("matvec", wgsl!("../../shaders/matvec/matvec.wgsl"));
+    Source::new::<MatvecParams>("matvec", wgsl!("../../shaders/matvec/matvec.wgsl"))
+        .with_fragments(FRAGMENTS);
 
 params! {
     struct MatvecParams {
@@ -49,21 +55,27 @@ impl Kernel for MatvecKernel {
     type Params = MatvecParams;
 
     fn variant(&self) -> Variant {
-        let combined = self.vectors.min(self.team.size);
-        let variant = Variant::new(&MATVEC)
-            .flag("VEC4", true)
-            .flag("EXCHANGES", true)
-            .flag("ACROSS", self.across)
-            .int("VECTORS", self.vectors)
-            .int("COMBINED", combined)
-            .int("BLOCKS", self.vectors / combined)
-            .flag("HALVES_8", combined > 8)
-            .flag("HALVES_4", combined > 4)
-            .flag("HALVES_2", combined > 2)
-            .flag("HALVES_1", combined > 1)
-            .flag("OUT_VEC4", self.out_vec4);
-        self.team.define(variant)
+        let variant = Variant::new(&MATVEC).flag("ACROSS", self.across);
+        define_sums(variant, self.team, self.vectors, self.out_vec4)
     }
+}
+
+/// Specialises a kernel for a team that has the sums of so many vectors, a power of two: the Rust side of
+/// `shaders/lib/matvec.wgsl`. With `out_vec4`, four rows of the result are stored at once.
+pub(super) fn define_sums(variant: Variant, team: Team, vectors: u32, out_vec4: bool) -> Variant {
+    let combined = vectors.min(team.size);
+    let variant = variant
+        .flag("VEC4", true)
+        .flag("EXCHANGES", true)
+        .int("VECTORS", vectors)
+        .int("COMBINED", combined)
+        .int("BLOCKS", vectors / combined)
+        .flag("HALVES_8", combined > 8)
+        .flag("HALVES_4", combined > 4)
+        .flag("HALVES_2", combined > 2)
+        .flag("HALVES_1", combined > 1)
+        .flag("OUT_VEC4", out_vec4);
+    team.define(variant)
 }
 
 /// The order of the results of [`matvec`].
@@ -135,6 +147,8 @@ pub(crate) fn matvec(
         vectors: vectors.next_power_of_two() as u32,
         out_vec4: rows.is_multiple_of(4) && rows_are_neighbours,
     };
+    let mut prologues: SmallVec<[(usize, Reads); 2]> = smallvec![(0, Reads::AnyNumber)];
+    prologues.extend(vector_prologue(x, row_blocks)?.map(|reads| (1, reads)));
     let out = Launch {
         kernel: &kernel,
         inputs: &[a, x],
@@ -161,10 +175,24 @@ pub(crate) fn matvec(
     .defer(&PendingResult {
         vec4: kernel.out_vec4,
         reads_parameter: a_starts.len() == 1,
-        prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],
+        prologues: &prologues,
         ..PendingResult::scalars(runtime, &[splits, outputs], DType::F32)
     })?;
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
+}
+
+/// Returns how the kernel of a product may compute pending vectors, which it reads once for each of `blocks` of rows;
+/// `None` if they are in memory, where they are computed first on some devices.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(super) fn vector_prologue(vectors: &Tensor, blocks: usize) -> Result<Option<Reads>> {
+    if policy::of(vectors.runtime()).computes_again(blocks) {
+        return Ok(Some(Reads::AnyNumber));
+    }
+    vectors.buffer()?;
+    Ok(None)
 }
 
 /// Returns the layout of the first `count` axes: where the rest of the tensor starts.

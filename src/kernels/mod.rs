@@ -70,6 +70,7 @@ families! {
     matmul
     matmul_int8
     matvec
+    matvec_quantized
     norm
     pool
     quantize

@@ -465,6 +465,78 @@ fn products_match_burn_flex_without_fallbacks() {
 
 /// Multiplies quantised integers through views: `a` `[.., m, k]` or its transpose, and `b` `[.., k, n]` or its
 /// transpose.
+/// Multiplies a few rows by the transpose of quantised weights, to which a minimum of each block is added if there are
+/// any, and goes on computing with the result.
+fn product_of_rows<B: Backend>(
+    x: &TensorData,
+    weights: &TensorData,
+    scheme: &QuantScheme,
+    minima: Option<&TensorData>,
+    device: &B::Device,
+) -> TensorData {
+    let weights = Tensor::<B, 2>::from_data(weights.clone(), device).quantize_dynamic(scheme);
+    let [rows, k] = weights.dims();
+    let floats = weights.dequantize();
+    let weights = match minima {
+        Some(minima) => {
+            let minima = Tensor::<B, 3>::from_data(minima.clone(), device);
+            let blocks = minima.dims()[1];
+            (floats.reshape([rows, blocks, k / blocks]) + minima).reshape([rows, k])
+        }
+        None => floats,
+    };
+    let x = Tensor::<B, 2>::from_data(x.clone(), device) * 0.5;
+    (x.matmul(weights.transpose()) + 1.0).into_data()
+}
+
+#[test]
+fn products_of_few_rows_read_the_integers() {
+    // Teams of each size; blocks of one load and of several, and a single one. The last row of sizes fits no loads.
+    let schemes = [
+        (QuantValue::Q4S, QuantLevel::block([32]), 32),
+        (QuantValue::Q4F, QuantLevel::block([64]), 64),
+        (QuantValue::Q8S, QuantLevel::block([16]), 16),
+        (QuantValue::Q8S, QuantLevel::block([32]), 32),
+        (QuantValue::Q4S, QuantLevel::Tensor, 0),
+        (QuantValue::Q8S, QuantLevel::Tensor, 0),
+    ];
+    for device in gpus() {
+        let is_software = runtime_of(&device).is_software();
+        let sizes = [(36, 64), (96, 64), (40, 576), (36, 2048), (36, 8320), (42, 64)];
+        for (index, (rows, k)) in sizes.into_iter().enumerate() {
+            for vectors in [1, 2, 3, 7, 16] {
+                for (value, level, block) in schemes {
+                    let minima = (block > 0 && k % block == 0)
+                        .then(|| numbers(&[rows, k / block, 1]))
+                        .filter(|_| (vectors + index) % 2 == 1);
+                    let (x, weights) = (numbers(&[vectors, k]), numbers(&[rows, k]));
+                    let scheme = scheme(value, level);
+                    let expected = product_of_rows::<Flex>(
+                        &x,
+                        &weights,
+                        &scheme,
+                        minima.as_ref(),
+                        &FlexDevice,
+                    );
+                    let launches = Launches::containing("matvec_quantized");
+                    let observation = runtime_of(&device).observe(launches.clone());
+                    let found =
+                        product_of_rows::<Wgsl>(&x, &weights, &scheme, minima.as_ref(), &device);
+                    drop(observation);
+                    let label = format!(
+                        "{vectors} rows, {rows} x {k} as {scheme:?}, minima: {}, on {device}",
+                        minima.is_some()
+                    );
+                    let tolerance = common::Tolerance { absolute: 1e-3, ..SUMMED };
+                    assert_close(&label, &found, &expected, tolerance);
+                    let reads_integers = rows % 4 == 0 && (vectors == 1 || !is_software);
+                    assert_eq!(launches.count(), usize::from(reads_integers), "{label}");
+                }
+            }
+        }
+    }
+}
+
 fn product_of_views<B: Backend>(
     [a, b]: [&TensorData; 2],
     transposed: [bool; 2],

@@ -43,6 +43,17 @@ pub(super) fn teams_along(min_loads: usize) -> impl Iterator<Item = Team> {
     ALONG.into_iter().filter(long_enough).map(|(_, team)| team)
 }
 
+/// Returns every choice of [`Policy::team_of_integers`] here: a few teams, of which each has a kernel for every number
+/// of vectors.
+pub(super) fn teams_of_integers() -> impl Iterator<Item = Team> {
+    teams_along(ALONG[1].0)
+}
+
+/// Returns the words of a load of integers: eight of these, so that neighbours read neighbouring vec4s of the vectors.
+pub(super) fn words_per_load(bits: u32) -> u32 {
+    bits / 4
+}
+
 /// Returns the team for lines that are neighbours in memory.
 pub(super) fn team_across(vec4: bool) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
@@ -158,6 +169,19 @@ impl Policy for GpuPolicy<'_> {
     }
 
     fn keeps_halves(&self) -> bool {
+        true
+    }
+
+    fn team_of_integers(&self, lines: usize, loads: usize) -> Team {
+        self.team_along(lines, loads.max(ALONG[1].0))
+    }
+
+    fn words_per_load(&self, bits: u32) -> u32 {
+        words_per_load(bits)
+    }
+
+    /// A launch costs more.
+    fn computes_again(&self, _: usize) -> bool {
         true
     }
 

@@ -93,6 +93,15 @@ pub(crate) trait Policy {
     /// Returns whether kernels read operands of 16 bits as they are stored where others convert them to f32 first.
     fn keeps_halves(&self) -> bool;
 
+    /// Returns the team for contiguous lines of integers of 4 or 8 bits, which single invocations unpack.
+    fn team_of_integers(&self, lines: usize, loads: usize) -> Team;
+
+    /// Returns the words of a load of integers of 4 or 8 bits.
+    fn words_per_load(&self, bits: u32) -> u32;
+
+    /// Returns whether a kernel computes pending elements again for each of `blocks` of its results.
+    fn computes_again(&self, blocks: usize) -> bool;
+
     /// Returns whether an invocation computes four neighbours and stores them as a vec4. Otherwise neighbouring
     /// invocations compute neighbours.
     fn computes_neighbours(&self) -> bool;
@@ -239,6 +248,26 @@ pub(crate) fn all_teams_across(vec4: bool) -> [Team; 2] {
 /// Returns every result of [`Policy::holding_team`] for lines of at least `min_loads` loads.
 pub(crate) fn all_holding_teams(min_loads: usize, max: u32) -> impl Iterator<Item = (Team, u32)> {
     gpu::holding_teams(min_loads, max).chain(software::TEAMS_ALONG.map(|team| (team, 0)))
+}
+
+/// Returns every choice of [`Policy::team_of_integers`] on software adapters.
+pub(crate) fn software_teams_of_integers() -> impl Iterator<Item = Team> {
+    software::TEAMS_OF_INTEGERS.into_iter()
+}
+
+/// Returns every choice of [`Policy::team_of_integers`] on GPUs.
+pub(crate) fn gpu_teams_of_integers() -> impl Iterator<Item = Team> {
+    gpu::teams_of_integers()
+}
+
+/// Returns [`Policy::words_per_load`] on GPUs.
+pub(crate) fn gpu_words_per_load(bits: u32) -> u32 {
+    gpu::words_per_load(bits)
+}
+
+/// Returns [`Policy::words_per_load`] on software adapters.
+pub(crate) fn software_words_per_load() -> u32 {
+    software::WORDS_PER_LOAD
 }
 
 /// Returns the teams of [`Policy::team_along`] on GPUs.

@@ -21,6 +21,13 @@ const SINGLE_SUBGROUP_TEAM: Team = Team { subgroup: true, ..WORKGROUP_TEAM };
 /// Every team that [`Policy::team_along`] here can return.
 pub(super) const TEAMS_ALONG: [Team; 2] = [WORKGROUP_TEAM, SUBGROUP_TEAM];
 
+/// Single invocations of a subgroup: each reads lines of its own, and what they have in common once.
+const SHARING_TEAM: Team = Team { workgroup_size: 8, size: 1, stride: 1, subgroup: true };
+/// Every choice of [`Policy::team_of_integers`] here.
+pub(super) const TEAMS_OF_INTEGERS: [Team; 2] = [WORKGROUP_TEAM, SHARING_TEAM];
+/// The words of a load of integers.
+pub(super) const WORDS_PER_LOAD: u32 = 4;
+
 /// Every choice of [`Policy::attention_team`] here.
 pub(super) const ATTENTION_TEAMS: [(Team, u32); 4] = [
     (WORKGROUP_TEAM, 1),
@@ -124,6 +131,20 @@ impl Policy for SoftwarePolicy<'_> {
 
     fn keeps_halves(&self) -> bool {
         false
+    }
+
+    fn team_of_integers(&self, lines: usize, _: usize) -> Team {
+        let shares = self.has_subgroups_of_8() && lines >= 16;
+        if shares { SHARING_TEAM } else { WORKGROUP_TEAM }
+    }
+
+    fn words_per_load(&self, _: u32) -> u32 {
+        WORDS_PER_LOAD
+    }
+
+    /// A launch costs as much as a few dozen operations of a thousand elements.
+    fn computes_again(&self, blocks: usize) -> bool {
+        blocks < 16
     }
 
     fn computes_neighbours(&self) -> bool {

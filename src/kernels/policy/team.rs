@@ -19,6 +19,11 @@ impl Team {
     /// One invocation per line.
     pub const SINGLE: Self = Self { workgroup_size: 64, size: 1, stride: 1, subgroup: false };
 
+    /// Returns whether the team is a single invocation of a subgroup, whose teams exchange values.
+    pub fn shares(self) -> bool {
+        self.subgroup && self.size == 1
+    }
+
     /// Returns the team without subgroup operations, for types that they do not support. Such a
     /// team is a workgroup of its own, whose barriers are cheap.
     pub fn without_subgroups(self) -> Self {

@@ -1,0 +1,179 @@
+// matvec_quantized: out[v, r] = sum over k of matrix[r, k] * x[v, k], for integers in blocks of neighbours, which are
+// read once, as they are stored: matrix[r, k] = integer * scale of its block, plus a minimum of the block with MINIMA.
+// The sums of a block are multiplied by its scale, not its elements. out is [splits, v, r], packed: k may be split.
+// BITS_4: integers have 4 bits, otherwise 8. The first of a word is in its lowest bits.
+// WORDS: the words of a load, 1, 2 or 4, all in one block. WORDS_1, WORDS_2: they are 1, 2.
+// SHARES: teams are single invocations of a subgroup of eight, which share what they read of the only vector.
+// Each team sums one split of a line, which is a block of four rows of the matrix.
+// Rounds: split_len / TEAM_SIZE.
+//#include "lib/vector"
+//#include "lib/team"
+//#include "lib/matvec"
+
+struct Params {
+    // Splits of all lines.
+    count: u32,
+    rows: u32,
+    // Blocks of four rows.
+    lines: u32,
+    // Loads of a row.
+    len: u32,
+    // Loads of a split; the last one may have fewer.
+    split_len: u32,
+    // The binary logarithm of the loads of a block.
+    block_bits: u32,
+    // The first vector, and the distance between vectors, in vec4s.
+    x_start: u32,
+    x_vector: u32,
+    vectors: u32,
+    out_row: u32,
+    pad0: u32,
+    pad1: u32,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+//#if WORDS_1
+@group(0) @binding(auto) var<storage, read> integers: array<u32>;
+//#endif
+//#if WORDS_2
+@group(0) @binding(auto) var<storage, read> integers: array<vec2<u32>>;
+//#endif
+//#if !WORDS_1 !WORDS_2
+@group(0) @binding(auto) var<storage, read> integers: array<Words4>;
+//#endif
+@group(0) @binding(auto) var<storage, read> scales: array<f32>;
+@group(0) @binding(auto) var<storage, read> x: array<Load>;
+//#if MINIMA
+@group(0) @binding(auto) var<storage, read> minima: array<f32>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
+
+const WORDS: u32 = 1u;
+//#if BITS_4
+// The vec4s of x that belong to a word.
+const X_PER_WORD: u32 = 2u;
+//#else
+const X_PER_WORD: u32 = 1u;
+//#endif
+
+// Returns the words of a load, and more if these are fewer than four.
+//#if WORDS_1
+fn words_of(load: u32) -> vec4<u32> {
+    return vec4<u32>(load);
+}
+//#endif
+//#if WORDS_2
+fn words_of(load: vec2<u32>) -> vec4<u32> {
+    return load.xyxy;
+}
+//#endif
+//#if !WORDS_1 !WORDS_2
+fn words_of(load: Words4) -> vec4<u32> {
+    return to_words(load);
+}
+//#endif
+
+//#if BITS_4
+// The elements of a word are in two vec4s: those of even positions, and those of odd ones. Without their sign, they are
+// larger by this number.
+const OFFSET: f32 = 8.0;
+
+fn evens(word: u32) -> vec4<f32> {
+    return vec4<f32>(unpack4xU8((word ^ 0x88888888u) & 0x0f0f0f0fu));
+}
+
+fn odds(word: u32) -> vec4<f32> {
+    return vec4<f32>(unpack4xU8(((word ^ 0x88888888u) >> 4u) & 0x0f0f0f0fu));
+}
+//#else
+fn bytes(word: u32) -> vec4<f32> {
+    return vec4<f32>(unpack4xI8(word));
+}
+//#endif
+
+// The distance of a vector from the first one. Vectors past the last one repeat it.
+fn x_offset(vector: u32) -> u32 {
+    return min(vector, p.vectors - 1u) * p.x_vector;
+}
+
+fn reduce_line(index: u32, local_index: u32) {
+    let split = index / p.lines;
+    let row = index % p.lines * 4u;
+    let rows = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
+    let first = split * p.split_len + member_index(local_index);
+    let end = split * p.split_len + min(p.split_len, p.len - split * p.split_len);
+    var sums: array<Partial, VECTORS>;
+    for (var k = first; k < end; k += TEAM_SIZE) {
+        let loads = rows * p.len + k;
+        let blocks = loads >> vec4<u32>(p.block_bits);
+        let words0 = words_of(integers[loads.x]);
+        let words1 = words_of(integers[loads.y]);
+        let words2 = words_of(integers[loads.z]);
+        let words3 = words_of(integers[loads.w]);
+        let scale = vec4<f32>(scales[blocks.x], scales[blocks.y], scales[blocks.z], scales[blocks.w]);
+        let x_index = p.x_start + k * (WORDS * X_PER_WORD);
+//#if SHARES
+        let share = to_values(x[x_index + local_index % (WORDS * X_PER_WORD)]);
+//#endif
+        // Products of integers, and sums of x.
+        var products: array<Partial, VECTORS>;
+        var of_x: array<f32, VECTORS>;
+//#repeat W WORDS
+        {
+//#if BITS_4
+            let even0 = evens(words0[W]);
+            let even1 = evens(words1[W]);
+            let even2 = evens(words2[W]);
+            let even3 = evens(words3[W]);
+            let odd0 = odds(words0[W]);
+            let odd1 = odds(words1[W]);
+            let odd2 = odds(words2[W]);
+            let odd3 = odds(words3[W]);
+//#repeat V VECTORS
+            {
+//#if SHARES
+                let v = subgroupShuffle(share, 2u * W);
+                let w = subgroupShuffle(share, 2u * W + 1u);
+//#else
+                let v = to_values(x[x_index + x_offset(V) + 2u * W]);
+                let w = to_values(x[x_index + x_offset(V) + 2u * W + 1u]);
+//#endif
+                let even = vec4<f32>(v.xz, w.xz);
+                let odd = vec4<f32>(v.yw, w.yw);
+                products[V] += vec4<f32>(dot(even0, even), dot(even1, even), dot(even2, even), dot(even3, even));
+                products[V] += vec4<f32>(dot(odd0, odd), dot(odd1, odd), dot(odd2, odd), dot(odd3, odd));
+                of_x[V] += sum_of(even + odd);
+            }
+//#end
+//#else
+            let bytes0 = bytes(words0[W]);
+            let bytes1 = bytes(words1[W]);
+            let bytes2 = bytes(words2[W]);
+            let bytes3 = bytes(words3[W]);
+//#repeat V VECTORS
+            {
+//#if SHARES
+                let v = subgroupShuffle(share, W);
+//#else
+                let v = to_values(x[x_index + x_offset(V) + W]);
+//#endif
+                products[V] += vec4<f32>(dot(bytes0, v), dot(bytes1, v), dot(bytes2, v), dot(bytes3, v));
+                of_x[V] += sum_of(v);
+            }
+//#end
+//#endif
+        }
+//#end
+        var minimum: vec4<f32>;
+//#if MINIMA
+        minimum = vec4<f32>(minima[blocks.x], minima[blocks.y], minima[blocks.z], minima[blocks.w]);
+//#endif
+//#if BITS_4
+        minimum -= OFFSET * scale;
+//#endif
+//#repeat V VECTORS
+        sums[V] = fma(scale, products[V], fma(minimum, vec4<f32>(of_x[V]), sums[V]));
+//#end
+    }
+    store_sums(local_index, split * p.rows * p.vectors, rows, sums);
+}
