@@ -1,6 +1,7 @@
 // matvec_quantized: out[v, r] = sum over k of matrix[r, k] * x[v, k], for integers in blocks of neighbours, which are
 // read once, as they are stored: matrix[r, k] = integer * scale of its block, plus a minimum of the block with MINIMA.
 // The sums of a block are multiplied by its scale, not its elements. out is [splits, v, r], packed: k may be split.
+// ADDS: something is added to the elements of a block: minima, or the sign of integers of 4 bits.
 // BITS_4: integers have 4 bits, otherwise 8. The first of a word is in its lowest bits.
 // WORDS: the words of a load, 1, 2 or 4, all in one block. WORDS_1, WORDS_2: they are 1, 2.
 // SHARES: teams are single invocations of a subgroup of eight, which share what they read of the only vector.
@@ -56,6 +57,8 @@ const X_PER_WORD: u32 = 2u;
 const X_PER_WORD: u32 = 1u;
 //#endif
 
+const X_PER_LOAD: u32 = WORDS * X_PER_WORD;
+
 // Returns the words of a load, and more if these are fewer than four.
 //#if WORDS_1
 fn words_of(load: u32) -> vec4<u32> {
@@ -106,64 +109,15 @@ fn reduce_line(index: u32, local_index: u32) {
     for (var k = first; k < end; k += TEAM_SIZE) {
         let loads = rows * p.len + k;
         let blocks = loads >> vec4<u32>(p.block_bits);
-        let words0 = words_of(integers[loads.x]);
-        let words1 = words_of(integers[loads.y]);
-        let words2 = words_of(integers[loads.z]);
-        let words3 = words_of(integers[loads.w]);
+        var words: array<vec4<u32>, 4>;
+//#repeat R 4
+        words[R] = words_of(integers[loads[R]]);
+//#end
         let scale = vec4<f32>(scales[blocks.x], scales[blocks.y], scales[blocks.z], scales[blocks.w]);
-        let x_index = p.x_start + k * (WORDS * X_PER_WORD);
+        let x_index = p.x_start + k * X_PER_LOAD;
 //#if SHARES
-        let share = to_values(x[x_index + local_index % (WORDS * X_PER_WORD)]);
+        let share = to_values(x[x_index + local_index % X_PER_LOAD]);
 //#endif
-        // Products of integers, and sums of x.
-        var products: array<Partial, VECTORS>;
-        var of_x: array<f32, VECTORS>;
-//#repeat W WORDS
-        {
-//#if BITS_4
-            let even0 = evens(words0[W]);
-            let even1 = evens(words1[W]);
-            let even2 = evens(words2[W]);
-            let even3 = evens(words3[W]);
-            let odd0 = odds(words0[W]);
-            let odd1 = odds(words1[W]);
-            let odd2 = odds(words2[W]);
-            let odd3 = odds(words3[W]);
-//#repeat V VECTORS
-            {
-//#if SHARES
-                let v = subgroupShuffle(share, 2u * W);
-                let w = subgroupShuffle(share, 2u * W + 1u);
-//#else
-                let v = to_values(x[x_index + x_offset(V) + 2u * W]);
-                let w = to_values(x[x_index + x_offset(V) + 2u * W + 1u]);
-//#endif
-                let even = vec4<f32>(v.xz, w.xz);
-                let odd = vec4<f32>(v.yw, w.yw);
-                products[V] += vec4<f32>(dot(even0, even), dot(even1, even), dot(even2, even), dot(even3, even));
-                products[V] += vec4<f32>(dot(odd0, odd), dot(odd1, odd), dot(odd2, odd), dot(odd3, odd));
-                of_x[V] += sum_of(even + odd);
-            }
-//#end
-//#else
-            let bytes0 = bytes(words0[W]);
-            let bytes1 = bytes(words1[W]);
-            let bytes2 = bytes(words2[W]);
-            let bytes3 = bytes(words3[W]);
-//#repeat V VECTORS
-            {
-//#if SHARES
-                let v = subgroupShuffle(share, W);
-//#else
-                let v = to_values(x[x_index + x_offset(V) + W]);
-//#endif
-                products[V] += vec4<f32>(dot(bytes0, v), dot(bytes1, v), dot(bytes2, v), dot(bytes3, v));
-                of_x[V] += sum_of(v);
-            }
-//#end
-//#endif
-        }
-//#end
         var minimum: vec4<f32>;
 //#if MINIMA
         minimum = vec4<f32>(minima[blocks.x], minima[blocks.y], minima[blocks.z], minima[blocks.w]);
@@ -171,8 +125,47 @@ fn reduce_line(index: u32, local_index: u32) {
 //#if BITS_4
         minimum -= OFFSET * scale;
 //#endif
+        // Four elements of each row, one row in a column. Those of x are in the same order.
+        var elements: array<mat4x4<f32>, X_PER_LOAD>;
+//#repeat R 4
+//#repeat W WORDS
+//#if BITS_4
+        elements[2u * W][R] = evens(words[R][W]);
+        elements[2u * W + 1u][R] = odds(words[R][W]);
+//#else
+        elements[W][R] = bytes(words[R][W]);
+//#endif
+//#end
+//#end
 //#repeat V VECTORS
-        sums[V] = fma(scale, products[V], fma(minimum, vec4<f32>(of_x[V]), sums[V]));
+        {
+            var product: Partial;
+            // The sum of the elements of x.
+            var of_x: f32;
+//#repeat W WORDS
+            {
+//#if SHARES
+                let v = subgroupShuffle(share, W * X_PER_WORD);
+                let w = subgroupShuffle(share, W * X_PER_WORD + X_PER_WORD - 1u);
+//#else
+                let v = to_values(x[x_index + x_offset(V) + W * X_PER_WORD]);
+                let w = to_values(x[x_index + x_offset(V) + W * X_PER_WORD + X_PER_WORD - 1u]);
+//#endif
+//#if BITS_4
+                product += vec4<f32>(v.xz, w.xz) * elements[2u * W];
+                product += vec4<f32>(v.yw, w.yw) * elements[2u * W + 1u];
+                of_x += sum_of(v) + sum_of(w);
+//#else
+                product += v * elements[W];
+                of_x += sum_of(v);
+//#endif
+            }
+//#end
+            sums[V] = fma(scale, product, sums[V]);
+//#if ADDS
+            sums[V] = fma(minimum, vec4<f32>(of_x), sums[V]);
+//#endif
+        }
 //#end
     }
     store_sums(local_index, split * p.rows * p.vectors, rows, sums);

@@ -35,6 +35,9 @@ params! {
     }
 }
 
+/// The most vectors of a launch. More would keep registers in memory on some GPUs.
+const MAX_VECTORS: usize = 8;
+
 /// The kernel of products with integers.
 #[derive(Debug, Clone, Copy, Hash)]
 struct MatvecQuantizedKernel {
@@ -57,6 +60,7 @@ impl Kernel for MatvecQuantizedKernel {
         let variant = Variant::new(&MATVEC_QUANTIZED)
             .flag("BITS_4", self.bits == 4)
             .flag("MINIMA", self.minima)
+            .flag("ADDS", self.minima || self.bits == 4)
             .flag("SHARES", self.team.shares())
             .flag("WORDS_1", self.words == 1)
             .flag("WORDS_2", self.words == 2)
@@ -86,7 +90,8 @@ pub(crate) fn matvec_quantized(
         && x_step == 1
         && (vectors == 1 || x_vector >= 0 && x_vector % 4 == 0);
     let is_whole = a_layout.is_packed() && a_layout.len() == rows * k && !a_layout.is_empty();
-    let floats = if in_vec4s && is_whole { pending_floats(a) } else { None };
+    let floats =
+        if vectors <= MAX_VECTORS && in_vec4s && is_whole { pending_floats(a) } else { None };
     let Some(PendingFloats { words, scales, minima, bits, block }) = floats else {
         return Ok(None);
     };
@@ -155,9 +160,9 @@ pub fn variants() -> Vec<Variant> {
         [false, true].map(|minima| MatvecQuantizedKernel { bits, words, minima, team, vectors })
     };
     let kernels = [4, 8].into_iter().flat_map(|bits| {
-        let vectors = || (0..=policy::MAX_VECTORS.ilog2()).map(|log| 1 << log);
+        let vectors = || (0..=MAX_VECTORS.ilog2()).map(|log| 1 << log);
         let words = policy::gpu_words_per_load(bits);
-        let on_gpus = policy::gpu_teams_along().flat_map(move |team| {
+        let on_gpus = policy::gpu_teams_of_integers().flat_map(move |team| {
             vectors().flat_map(move |vectors| of(bits, words, team, vectors))
         });
         let words = policy::software_words_per_load();
