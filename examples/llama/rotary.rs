@@ -57,20 +57,24 @@ impl<B: Backend> Rotary<B> {
 }
 
 impl<B: Backend> Rotation<B> {
-    /// Rotates the heads of queries and keys in `[tokens, all heads * head width]`. Returns
-    /// `[tokens, all heads, head width]`.
-    pub fn apply(&self, x: Tensor<B, 2>, config: &Config) -> Tensor<B, 3> {
+    /// Rotates the heads of queries and keys in `[tokens, all heads * head width]`. Returns the queries, and the keys
+    /// and values: `[tokens, heads, head width]`. Their kernels are those that read them, where these can compute what
+    /// they read.
+    pub fn apply(&self, x: Tensor<B, 2>, config: &Config) -> [Tensor<B, 3>; 2] {
         let [tokens, _] = x.dims();
         let (groups, width) = (groups(config), config.head_width());
         let x = x.reshape([tokens, groups, config.kv_heads, width / 2, 2]);
-        let neighbours = x.clone().flip([4]);
-        // Sines and cosines are computed where they are needed, in registers.
-        let [cosines, sines] = [self.angles.clone().cos(), self.angles.clone().sin()];
-        let dtype = x.dtype();
-        // The neighbours first: they are read from memory, so that `x` is there, too, for one kernel.
-        let turned = neighbours * sines.cast(dtype);
-        let rotated = turned + x * cosines.cast(dtype);
-        rotated.reshape([tokens, groups * config.kv_heads, width])
+        [0..groups - 2, groups - 2..groups].map(|part| {
+            let heads = part.len() * config.kv_heads;
+            let [x, angles] =
+                [&x, &self.angles].map(|all| all.clone().slice([0..tokens, part.clone()]));
+            let neighbours = x.clone().flip([4]);
+            // Sines and cosines are computed where they are needed, in registers.
+            let [cosines, sines] = [angles.clone().cos(), angles.sin()];
+            let dtype = x.dtype();
+            let rotated = neighbours * sines.cast(dtype) + x * cosines.cast(dtype);
+            rotated.reshape([tokens, heads, width])
+        })
     }
 }
 

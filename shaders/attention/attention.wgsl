@@ -6,6 +6,8 @@
 // takes the weights of all invocations, which are exchanged through workgroup memory.
 // SUBGROUP: the workgroup is one subgroup of eight, whose lanes are numbered by local index. Shuffles
 // exchange the weights without a barrier.
+// STAGED: the queries are read once, into workgroup memory, and have MAX_STAGED vec4s at most. So the kernel may compute
+// them.
 //#include "lib/grid"
 //#include "lib/attention"
 
@@ -17,6 +19,12 @@ const COLS: u32 = 1u;
 const TEAM_SIZE: u32 = 16u;
 // ROWS / (WORKGROUP_SIZE / TEAM_SIZE).
 const ROWS_PER_TEAM: u32 = 2u;
+
+//#if STAGED
+const MAX_STAGED: u32 = 32u;
+// The queries of the rows: [ROWS, p.width].
+var<workgroup> staged: array<vec4<f32>, ROWS * MAX_STAGED>;
+//#endif
 
 //#if !SUBGROUP
 // The invocations that compute the weights of a row from its scores.
@@ -67,6 +75,12 @@ fn main(
     cols[J] = min((work.col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);
 //#end
     let end = end_of(work.split, row0 + ROWS);
+//#if STAGED
+    for (var i = local_index; i < ROWS * p.width; i += WORKGROUP_SIZE) {
+        staged[i] = q[q_start + min(row0 + i / p.width, last_row) * p.q.row_stride + i % p.width];
+    }
+    workgroupBarrier();
+//#endif
     var acc: array<vec4<f32>, ROWS_PER_TEAM * COLS>;
 //#if SUBGROUP
     var maxima: array<f32, ROWS>;
@@ -109,8 +123,12 @@ fn main(
         for (var e = 0u; e < p.width; e++) {
             let k_vec4 = to_floats(k[k_row + e]);
 //#repeat I ROWS
+//#if STAGED
+            scores[I] += dot(staged[I * p.width + e], k_vec4);
+//#else
             scores[I] +=
                 dot(to_floats(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e]), k_vec4);
+//#endif
 //#end
         }
 //#endif

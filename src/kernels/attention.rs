@@ -14,7 +14,7 @@ use crate::kernels::attention::sizes::Sizes;
 use crate::kernels::attention::unit_tiles::AttentionUnits;
 use crate::kernels::fusion::prologue;
 use crate::kernels::gemm::units::{self, UnitsKernel};
-use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::launch::{Launch, Reads, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
@@ -120,6 +120,8 @@ impl OperandLayout {
 
 /// Rows of a tile (`shaders/lib/attention_tile.wgsl`).
 pub(super) const TILE: usize = 64;
+/// The most vec4s of a query that a kernel for few queries holds (`shaders/attention/attention.wgsl`).
+const MAX_STAGED: usize = 32;
 /// Invocations that share the columns of a row of a tile.
 pub(super) const LANES: usize = 16;
 
@@ -127,7 +129,8 @@ pub(super) const LANES: usize = 16;
 #[derive(Debug, Clone, Copy, Hash)]
 enum Division {
     /// A few rows, whose columns are those of a team, in vec4s per member, from operands of a 16-bit type or f32.
-    Rows { team: Team, cols: u32, half: Option<DType> },
+    /// Queries that are `staged` are read once.
+    Rows { team: Team, cols: u32, half: Option<DType>, staged: bool },
     /// Many rows, with so many vec4 columns per invocation.
     Tiles { cols: u32 },
     /// Many rows, with matrix units.
@@ -161,13 +164,14 @@ impl Kernel for AttentionKernel {
     fn variant(&self) -> Variant {
         let Self { division, biased, log_sums } = *self;
         let variant = match division {
-            Division::Rows { team, cols, half } => {
+            Division::Rows { team, cols, half, staged } => {
                 let (rows, _) = division.tile();
                 let teams = team.workgroup_size / team.size;
                 Variant::new(&ATTENTION)
                     .flag("F16", half == Some(DType::F16))
                     .flag("BF16", half == Some(DType::BF16))
                     .flag("SUBGROUP", team.subgroup)
+                    .flag("STAGED", staged)
                     .int("WORKGROUP_SIZE", team.workgroup_size)
                     .int("ROWS", rows as u32)
                     .int("COLS", cols)
@@ -318,7 +322,8 @@ fn compute(
     let [query, key, value] = match plan.reads_stored() {
         true => operands,
         false => {
-            let [query, key, value] = operands.each_ref().map(cast::widened);
+            // The kernel may compute a pending query that has no other owner.
+            let [query, key, value] = operands.map(|operand| cast::widened(&operand));
             [query?, key?, value?]
         }
     };
@@ -342,6 +347,8 @@ struct AttentionPlan {
     units: Option<AttentionUnits>,
     /// Whether the kernel for many queries runs.
     in_tiles: bool,
+    /// Whether a kernel for few queries reads them once, because it may compute them.
+    stages_query: bool,
     /// The 16-bit type in which few queries read keys and values as they are stored.
     half: Option<DType>,
 }
@@ -387,7 +394,8 @@ impl AttentionPlan {
                 && policy::of(runtime).keeps_halves()
                 && operands.iter().all(is_read)
         });
-        Self { composes: composes && units.is_none(), units, in_tiles, half }
+        let stages_query = operands[0].pending().is_some() && width.div_ceil(4) <= MAX_STAGED;
+        Self { composes: composes && units.is_none(), units, in_tiles, stages_query, half }
     }
 
     /// Returns whether operands are read as they are stored.
@@ -404,7 +412,8 @@ impl AttentionPlan {
             }
             None => {
                 let (team, cols) = policy::of(runtime).attention_team(value_width);
-                Division::Rows { team, cols, half: self.half }
+                let staged = self.stages_query && self.half.is_none() && !team.subgroup;
+                Division::Rows { team, cols, half: self.half, staged }
             }
         }
     }
@@ -495,6 +504,11 @@ fn launch(
     let part_sums = empty(&[batch, heads, queries, splits, 2])?;
     let has_sums = log_sums || splits > 1;
     let workgroups = (workgroups * splits) as u64;
+    let mut prologues = prologue::conversions(&inputs[..3]);
+    if matches!(division, Division::Rows { staged: true, .. }) {
+        prologues.retain(|(input, _)| *input != 0);
+        prologues.push((0, Reads::AnyNumber));
+    }
     Launch {
         kernel: &AttentionKernel { division, biased, log_sums: has_sums },
         inputs: &inputs,
@@ -510,7 +524,7 @@ fn launch(
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
         rounds: Some((keys_per_split.div_ceil(block) * rounds_per_block) as u64),
     }
-    .run_with_prologues(&prologue::conversions(&inputs[..3]))?;
+    .run_with_prologues(&prologues)?;
     let (out, sums) = if splits == 1 {
         let out = views::reshape(parts, &[batch, heads, queries, value_width * 4])?;
         (out, views::reshape(part_sums, &[batch, heads, queries, 2])?)
@@ -602,13 +616,19 @@ pub(super) fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let rows = |(team, cols)| Division::Rows { team, cols, half: None };
+    let rows = |(team, cols)| Division::Rows { team, cols, half: None, staged: false };
+    let staged = |(team, cols)| Division::Rows { team, cols, half: None, staged: true };
     let halves = policy::gpu_attention_teams().flat_map(|(team, cols)| {
-        DType::HALF_TYPES.map(|half| Division::Rows { team, cols, half: Some(half) })
+        DType::HALF_TYPES.map(|half| Division::Rows { team, cols, half: Some(half), staged: false })
     });
     let tiles = [1, 2].map(|cols| Division::Tiles { cols });
     let units = AttentionUnits::all().map(Division::Units);
-    let for_gpus = policy::gpu_attention_teams().map(rows).chain(halves).chain(tiles).chain(units);
+    let for_gpus = policy::gpu_attention_teams()
+        .map(rows)
+        .chain(halves)
+        .chain(policy::gpu_attention_teams().map(staged))
+        .chain(tiles)
+        .chain(units);
     // Where there are sums to store, software adapters compute products.
     let for_software = policy::software_attention_teams().map(rows);
     let kernels = for_gpus
@@ -618,11 +638,17 @@ pub fn variants() -> Vec<Variant> {
             [false, true].map(|biased| AttentionKernel { division, biased, log_sums })
         });
     let kernels: Vec<_> = kernels.collect();
-    let tiles = |kernel: &&AttentionKernel| matches!(kernel.division, Division::Tiles { .. });
-    let tiles: Vec<_> = kernels.iter().filter(tiles).copied().collect();
-    let with_prologue = [0, 1, 2].map(|input| prologue::samples_of_conversions(&tiles, input));
+    let those = |is_one: fn(&Division) -> bool| {
+        let kernels = kernels.iter().filter(move |kernel| is_one(&kernel.division));
+        kernels.copied().collect::<Vec<_>>()
+    };
+    let tiles = those(|division| matches!(division, Division::Tiles { .. }));
+    let mut with_prologue =
+        [0, 1, 2].map(|input| prologue::samples_of_conversions(&tiles, input)).concat();
+    let staged = those(|division| matches!(division, Division::Rows { staged: true, .. }));
+    with_prologue.extend(prologue::samples(staged, 0));
     let merges = variants_of([false, true].map(|log_sums| MergeKernel { log_sums }));
-    [variants_of(kernels), with_prologue.concat(), merges].concat()
+    [variants_of(kernels), with_prologue, merges].concat()
 }
 
 /// The cases that the family must pass.

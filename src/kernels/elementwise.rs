@@ -7,11 +7,11 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::fusion::switch::is_enabled;
-use crate::kernels::fusion::{fused, pending};
+use crate::kernels::fusion::{fused, pending, prologue};
 use crate::kernels::launch::walk::Walk;
-use crate::kernels::launch::{Launch, div_up, parts, variants_of};
+use crate::kernels::launch::{Launch, Reads, div_up, parts, variants_of};
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, ints, permuted, positive};
-use crate::kernels::ops::map::{CONSTANT, Map, ScalarValue};
+use crate::kernels::ops::map::{CONSTANT, CONVERSION, Map, ScalarValue};
 use crate::kernels::ops::table::{self, OperandForm, Reference, Row};
 use crate::kernels::policy;
 use crate::params;
@@ -312,7 +312,7 @@ impl Map {
         let read = (0..inputs.len()).filter(|&index| Some(index) != in_place);
         let read: SmallVec<[&Tensor; 3]> = read.map(|index| &inputs[index]).collect();
         let kernel = PackedMap { computation: self.computation(inputs), in_place };
-        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds))
+        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds), &[])
     }
 
     /// Writes the result through the strides of the tensors. The inputs broadcast to `out`.
@@ -343,7 +343,15 @@ impl Map {
         };
         let read: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
         let kernel = StridedMap { computation, inner };
-        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds))
+        let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
+        // A pending tensor is computed on its way to where it is copied.
+        let is_copy = self.expr == CONVERSION && computation.in_words();
+        let reads = match layouts.last() {
+            Some(layout) if layout.dense_order().is_some() => Reads::Once,
+            _ => Reads::AnyNumber,
+        };
+        let prologues = &[(0, reads)][..usize::from(is_copy)];
+        launch(&kernel, &read, out, &params, workgroups, prologues)
     }
 
     /// Returns the bits of the scalars `s` and `t`; 0 for a scalar that is not used.
@@ -375,10 +383,15 @@ impl Map {
                 StridedMap { computation, inner: Some(InnerAccess { broadcast }) }
             }));
         }
+        let copies = if self.expr == CONVERSION && computation.in_words() {
+            prologue::samples(strided.iter().copied(), 0)
+        } else {
+            Vec::new()
+        };
         let in_place = (0..inputs.len()).filter(|&index| inputs[index] == self.out_type).map(Some);
         let packed = std::iter::once(None).chain(in_place);
         let packed = packed.map(|in_place| PackedMap { computation, in_place });
-        [variants_of(strided), variants_of(packed)].concat()
+        [variants_of(strided), copies, variants_of(packed)].concat()
     }
 }
 
@@ -419,6 +432,7 @@ fn launch<K: Kernel>(
     out: &Tensor,
     params: &K::Params,
     workgroups: u64,
+    prologues: &[(usize, Reads)],
 ) -> Result<()> {
     Launch {
         kernel,
@@ -429,7 +443,7 @@ fn launch<K: Kernel>(
         work: out.len() as u64,
         rounds: Some(MAX_ROUNDS),
     }
-    .run()
+    .run_with_prologues(prologues)
 }
 
 /// Computes a row of the table with one operand.

@@ -145,7 +145,7 @@ pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor>
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
     let target = Layout::contiguous(tensor.shape()).slice(axes);
-    let value = value.view(expand_layout(value.layout(), &target.shape)?);
+    let value = expand(value, &target.shape)?;
     if pending::is_pending_zero(&tensor)
         && value.dtype() == tensor.dtype()
         && let Some(padding) = padding(tensor.layout(), axes)

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::backend::Backend;
-use burn::tensor::module::{conv2d, linear};
-use burn::tensor::ops::ConvOptions;
+use burn::tensor::module::{attention, conv2d, linear};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn::tensor::{
     Bool, DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive, s,
@@ -468,6 +468,80 @@ fn kernels_compute_pending_inputs() {
                 // 16-bit results are rounded between ops, and again after the kernel.
                 assert_eq!(count(&launches, "input0=["), 1, "{name} of {dtype:?}: {launches:#?}");
             }
+        }
+    }
+}
+
+/// What is written into a slice, or beside others, is computed on its way there, and kept if something else needs it.
+#[test]
+fn copies_compute_what_they_copy() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let target = || Tensor::<Wgsl, 3>::zeros([2, 40, 16], &device) + 0.5;
+        let x = random::<3>([40, 2, 16], &device).inner();
+        let row = random::<3>([1, 2, 16], &device).inner();
+        floats(x.clone());
+        floats(row.clone());
+        let value = || (x.clone() * row.clone().expand([40, 2, 16])).slice([0..12, 0..2, 0..16]);
+        let place = [0..2, 5..17, 0..16];
+        let assign = |keeps: bool| {
+            let target = target();
+            floats(target.clone());
+            let value = value();
+            let kept = if keeps { value.clone() } else { Tensor::zeros([1, 1, 1], &device) };
+            let target = target.slice_assign(place.clone(), value.swap_dims(0, 1));
+            [floats(target), floats(kept)].concat()
+        };
+        let concatenated = || {
+            let parts = [x.clone() + 1.0, x.clone().exp(), value().tanh()];
+            floats(Tensor::cat(parts.to_vec(), 0))
+        };
+        set_fusion(false);
+        let expected = [assign(false), assign(true), concatenated()];
+        set_fusion(true);
+        let mut found = Vec::new();
+        let [mut computed, mut kept] = [BTreeMap::new(), BTreeMap::new()];
+        computed.extend(launches(&runtime, &device, || found.push(assign(false))));
+        kept.extend(launches(&runtime, &device, || found.push(assign(true))));
+        found.push(concatenated());
+        for (found, expected) in found.concat().iter().zip(expected.concat()) {
+            let error = (found - expected).abs() / (1.0 + expected.abs());
+            assert!(error < 1e-5, "{found} instead of {expected} on {device}");
+        }
+        assert_eq!(count(&computed, "input0=["), 1, "{computed:#?}");
+        assert_eq!(count(&kept, "input0=["), 0, "part of what is needed later: {kept:#?}");
+    }
+}
+
+/// Attention of a few queries computes them, once for each workgroup, if they are narrow.
+#[test]
+fn attention_computes_its_queries() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        // Queries, keys, width; splits of the keys, and rows that are too wide.
+        for [queries, keys, width] in [[1, 9, 8], [3, 40, 64], [5, 700, 128], [2, 30, 132]] {
+            let [q, k, v] =
+                [queries, keys, keys].map(|len| random::<4>([2, 3, len, width], &device).inner());
+            let turns = random::<4>([1, 3, 1, width], &device).inner();
+            [&q, &k, &v, &turns].map(|tensor| floats(tensor.clone()));
+            let attended = || {
+                let q = q.clone() * turns.clone().cos().expand([2, 3, queries, width]);
+                attention(q, k.clone(), v.clone(), None, None, AttentionModuleOptions::default())
+            };
+            set_fusion(false);
+            let expected = floats(attended());
+            set_fusion(true);
+            let mut found = Vec::new();
+            let launches = launches(&runtime, &device, || found = floats(attended()));
+            for (found, expected) in found.iter().zip(&expected) {
+                let error = (found - expected).abs() / (1.0 + expected.abs());
+                assert!(error < 1e-4, "{found} instead of {expected} on {device}");
+            }
+            let computes = width <= 128 && !runtime.is_software();
+            let label = format!("{queries} x {keys} x {width}: {launches:#?}");
+            assert_eq!(count(&launches, "input0=["), usize::from(computes), "{label}");
         }
     }
 }

@@ -123,9 +123,7 @@ impl<B: Backend> Llama<B> {
         let sequences = cache.config().sequences;
         let new = tokens / sequences;
         let normed = layer.attention_norm.forward(x.clone());
-        let qkv = rotation.apply(layer.qkv.forward(normed), &self.config);
-        let [q, kv] = [0..heads, heads..heads + 2 * kv_heads]
-            .map(|part| qkv.clone().slice([0..tokens, part]));
+        let [q, kv] = rotation.apply(layer.qkv.forward(normed), &self.config);
         let kv = kv.reshape([sequences, new, 2, kv_heads, head]).permute([2, 0, 3, 1, 4]);
         let [keys, values] = cache.append(index, kv);
         let options = AttentionModuleOptions::default();
