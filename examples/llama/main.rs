@@ -39,7 +39,7 @@ struct Args {
     #[arg(long, value_name = "SELECTOR")]
     device: Option<WgslDevice>,
 
-    /// Form of the weights on the device: stored (integers and scales as in the file), f16 or f32 [default: stored; f32
+    /// Form of the weights on the device: stored (integers and scales as in the file), f16 or f32 [default: stored; f16
     /// on the CPU]
     #[arg(long, value_name = "FORM")]
     weights: Option<Form>,
@@ -107,7 +107,7 @@ fn run(args: &Args) -> Result<()> {
     let device = args.device.unwrap_or_default();
     let adapter = device.describe()?;
     let resolved = device.resolve()?;
-    let form = args.weights.unwrap_or(Form::for_device(resolved));
+    let form = args.weights.unwrap_or(Form::for_device(resolved, 1));
     let in_file = || format!("cannot load {}", args.model.display());
     let mut file = Gguf::open(&args.model).with_context(in_file)?;
     let tokens = Tokens::read(file.header()).with_context(in_file)?;

@@ -16,11 +16,12 @@ pub struct Rotary<B: Backend> {
     angles: Tensor<B, 2>,
 }
 
-/// The angles of some positions.
+/// The rotation of some positions.
 #[derive(Debug, Clone)]
 pub struct Rotation<B: Backend> {
-    /// `[tokens, groups, heads, pairs, 2]`.
-    angles: Tensor<B, 5>,
+    /// The cosines and sines of the angles, `[tokens, groups, heads, pairs, 2]`.
+    cosines: Tensor<B, 5>,
+    sines: Tensor<B, 5>,
 }
 
 impl<B: Backend> Rotary<B> {
@@ -46,13 +47,14 @@ impl<B: Backend> Rotary<B> {
         Self { angles: Tensor::from_data(data, (device, DType::F32)) }
     }
 
-    /// Returns the angles of `positions`.
-    pub fn at(&self, positions: Tensor<B, 1, Int>, config: &Config) -> Rotation<B> {
+    /// Returns the rotation of `positions`, of tensors of a type.
+    pub fn at(&self, positions: Tensor<B, 1, Int>, dtype: DType, config: &Config) -> Rotation<B> {
         let [tokens] = positions.dims();
         let rows = self.angles.clone().select(0, positions);
         let rows = rows.reshape([tokens, groups(config), 1, config.head_width() / 2, 2]);
-        // One for each head, once for all layers: ops on broadcast angles would not be one kernel.
-        Rotation { angles: rows.repeat_dim(2, config.kv_heads) }
+        // One for each head, once for all layers.
+        let angles = rows.repeat_dim(2, config.kv_heads);
+        Rotation { cosines: angles.clone().cos().cast(dtype), sines: angles.sin().cast(dtype) }
     }
 }
 
@@ -66,13 +68,10 @@ impl<B: Backend> Rotation<B> {
         let x = x.reshape([tokens, groups, config.kv_heads, width / 2, 2]);
         [0..groups - 2, groups - 2..groups].map(|part| {
             let heads = part.len() * config.kv_heads;
-            let [x, angles] =
-                [&x, &self.angles].map(|all| all.clone().slice([0..tokens, part.clone()]));
+            let [x, cosines, sines] = [&x, &self.cosines, &self.sines]
+                .map(|all| all.clone().slice([0..tokens, part.clone()]));
             let neighbours = x.clone().flip([4]);
-            // Sines and cosines are computed where they are needed, in registers.
-            let [cosines, sines] = [angles.clone().cos(), angles.sin()];
-            let dtype = x.dtype();
-            let rotated = neighbours * sines.cast(dtype) + x * cosines.cast(dtype);
+            let rotated = neighbours * sines + x * cosines;
             rotated.reshape([tokens, heads, width])
         })
     }

@@ -55,7 +55,7 @@ struct Models {
     device: Option<WgslDevice>,
 
     /// Form of the weights of the text model: stored (integers and scales as in the file), f16 or f32 [default: stored;
-    /// f32 on the CPU]
+    /// f16 on the CPU, or f32 for several sequences]
     #[arg(long, value_name = "FORM")]
     weights: Option<Form>,
 
@@ -155,7 +155,7 @@ impl Models {
         Ok(Sizes {
             pictures: PaddedSizes::up_to(self.batch.into()),
             texts: serve::writer::Sizes { sequences, capacity: self.context as usize },
-            form: self.weights.unwrap_or(Form::for_device(device.resolve()?)),
+            form: self.weights.unwrap_or(Form::for_device(device.resolve()?, sequences)),
         })
     }
 }

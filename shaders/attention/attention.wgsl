@@ -6,8 +6,8 @@
 // takes the weights of all invocations, which are exchanged through workgroup memory.
 // SUBGROUP: the workgroup is one subgroup of eight, whose lanes are numbered by local index. Shuffles
 // exchange the weights without a barrier.
-// STAGED: the queries are read once, into workgroup memory, and have MAX_STAGED vec4s at most. So the kernel may compute
-// them.
+// STAGED: the queries, which have MAX_STAGED vec4s at most, are read once, into workgroup memory. So the kernel may
+// compute them.
 //#include "lib/grid"
 //#include "lib/attention"
 

@@ -3,7 +3,7 @@
 // The sums of a block are multiplied by its scale, not its elements. out is [splits, v, r], packed: k may be split.
 // ADDS: something is added to the elements of a block: minima, or the sign of integers of 4 bits.
 // BITS_4: integers have 4 bits, otherwise 8. The first of a word is in its lowest bits.
-// WORDS: the words of a load, 1, 2 or 4, all in one block. WORDS_1, WORDS_2: they are 1, 2.
+// LOAD_WORDS: the words of a load, 1, 2 or 4, all in one block. ONE_WORD, TWO_WORDS: they are 1, 2.
 // SHARES: teams are single invocations of a subgroup of eight, which share what they read of the only vector.
 // Each team sums one split of a line, which is a block of four rows of the matrix.
 // Rounds: split_len / TEAM_SIZE.
@@ -33,13 +33,13 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if WORDS_1
+//#if ONE_WORD
 @group(0) @binding(auto) var<storage, read> integers: array<u32>;
 //#endif
-//#if WORDS_2
+//#if TWO_WORDS
 @group(0) @binding(auto) var<storage, read> integers: array<vec2<u32>>;
 //#endif
-//#if !WORDS_1 !WORDS_2
+//#if !ONE_WORD !TWO_WORDS
 @group(0) @binding(auto) var<storage, read> integers: array<Words4>;
 //#endif
 @group(0) @binding(auto) var<storage, read> scales: array<f32>;
@@ -49,7 +49,7 @@ struct Params {
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
 
-const WORDS: u32 = 1u;
+const LOAD_WORDS: u32 = 1u;
 //#if BITS_4
 // The vec4s of x that belong to a word.
 const X_PER_WORD: u32 = 2u;
@@ -57,20 +57,20 @@ const X_PER_WORD: u32 = 2u;
 const X_PER_WORD: u32 = 1u;
 //#endif
 
-const X_PER_LOAD: u32 = WORDS * X_PER_WORD;
+const X_PER_LOAD: u32 = LOAD_WORDS * X_PER_WORD;
 
 // Returns the words of a load, and more if these are fewer than four.
-//#if WORDS_1
+//#if ONE_WORD
 fn words_of(load: u32) -> vec4<u32> {
     return vec4<u32>(load);
 }
 //#endif
-//#if WORDS_2
+//#if TWO_WORDS
 fn words_of(load: vec2<u32>) -> vec4<u32> {
     return load.xyxy;
 }
 //#endif
-//#if !WORDS_1 !WORDS_2
+//#if !ONE_WORD !TWO_WORDS
 fn words_of(load: Words4) -> vec4<u32> {
     return to_words(load);
 }
@@ -128,7 +128,7 @@ fn reduce_line(index: u32, local_index: u32) {
         // Four elements of each row, one row in a column. Those of x are in the same order.
         var elements: array<mat4x4<f32>, X_PER_LOAD>;
 //#repeat R 4
-//#repeat W WORDS
+//#repeat W LOAD_WORDS
 //#if BITS_4
         elements[2u * W][R] = evens(words[R][W]);
         elements[2u * W + 1u][R] = odds(words[R][W]);
@@ -142,7 +142,7 @@ fn reduce_line(index: u32, local_index: u32) {
             var product: Partial;
             // The sum of the elements of x.
             var of_x: f32;
-//#repeat W WORDS
+//#repeat W LOAD_WORDS
             {
 //#if SHARES
                 let v = subgroupShuffle(share, W * X_PER_WORD);

@@ -507,7 +507,7 @@ fn launch(
     let mut prologues = prologue::conversions(&inputs[..3]);
     if matches!(division, Division::Rows { staged: true, .. }) {
         prologues.retain(|(input, _)| *input != 0);
-        prologues.push((0, Reads::AnyNumber));
+        prologues.push((0, Reads::Seldom));
     }
     Launch {
         kernel: &AttentionKernel { division, biased, log_sums: has_sums },

@@ -1,6 +1,6 @@
 //! Products of a matrix and a few vectors. They are memory-bound: the matrix is read once.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::walk::Walk;
@@ -129,8 +129,7 @@ pub(crate) fn matvec(
     let max_len = policy::max_rounds(runtime) * per_load;
     let split_len = policy::of(runtime).split_len(along, outputs / vectors, len);
     let split_len = split_len.min(max_len).next_multiple_of(4);
-    let splits = len.div_ceil(split_len);
-    let row_blocks = rows.div_ceil(4);
+    let (splits, row_blocks) = (len.div_ceil(split_len), rows.div_ceil(4));
     let lines = a_starts.len() * row_blocks;
     let team = match along {
         true => policy::of(runtime).team_along(lines * splits, split_len / 4),
@@ -147,8 +146,7 @@ pub(crate) fn matvec(
         vectors: vectors.next_power_of_two() as u32,
         out_vec4: rows.is_multiple_of(4) && rows_are_neighbours,
     };
-    let mut prologues: SmallVec<[(usize, Reads); 2]> = smallvec![(0, Reads::AnyNumber)];
-    prologues.extend(vector_prologue(x, row_blocks)?.map(|reads| (1, reads)));
+    let prologues = prologues(Some(0), (1, x), row_blocks)?;
     let out = Launch {
         kernel: &kernel,
         inputs: &[a, x],
@@ -181,18 +179,23 @@ pub(crate) fn matvec(
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
 }
 
-/// Returns how the kernel of a product may compute pending vectors, which it reads once for each of `blocks` of rows;
-/// `None` if they are in memory, where they are computed first on some devices.
+/// Returns what the kernel of a product may compute: its matrix, if that has an index, and the vectors, which it reads
+/// once for each of `blocks` of rows. On some devices, these are computed first.
 ///
 /// # Errors
 ///
 /// Returns an error if the memory is not available.
-pub(super) fn vector_prologue(vectors: &Tensor, blocks: usize) -> Result<Option<Reads>> {
-    if policy::of(vectors.runtime()).computes_again(blocks) {
-        return Ok(Some(Reads::AnyNumber));
+pub(super) fn prologues(
+    matrix: Option<usize>,
+    (index, vectors): (usize, &Tensor),
+    blocks: usize,
+) -> Result<SmallVec<[(usize, Reads); 2]>> {
+    let mut inputs: SmallVec<[usize; 2]> = matrix.into_iter().collect();
+    match policy::of(vectors.runtime()).computes_again(blocks) {
+        true => inputs.push(index),
+        false => drop(vectors.buffer()?),
     }
-    vectors.buffer()?;
-    Ok(None)
+    Ok(inputs.into_iter().map(|input| (input, Reads::AnyNumber)).collect())
 }
 
 /// Returns the layout of the first `count` axes: where the rest of the tensor starts.

@@ -3,7 +3,7 @@
 use crate::kernels::dequantize::{PendingFloats, pending_floats};
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::{Launch, PendingResult, variants_of};
-use crate::kernels::matvec::{FRAGMENTS, define_sums, vector_prologue};
+use crate::kernels::matvec::{FRAGMENTS, define_sums, prologues};
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::policy;
 use crate::kernels::policy::team::Team;
@@ -62,9 +62,9 @@ impl Kernel for MatvecQuantizedKernel {
             .flag("MINIMA", self.minima)
             .flag("ADDS", self.minima || self.bits == 4)
             .flag("SHARES", self.team.shares())
-            .flag("WORDS_1", self.words == 1)
-            .flag("WORDS_2", self.words == 2)
-            .int("WORDS", self.words);
+            .flag("ONE_WORD", self.words == 1)
+            .flag("TWO_WORDS", self.words == 2)
+            .int("LOAD_WORDS", self.words);
         define_sums(variant, self.team, self.vectors, true)
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn matvec_quantized(
         team,
         vectors: vectors.next_power_of_two() as u32,
     };
-    let vector_prologue = vector_prologue(x, lines)?.map(|reads| (2, reads));
+    let prologues = prologues(None, (2, x), lines)?;
     let inputs = [&words, &scales, x, minima.as_ref().unwrap_or(x)];
     let out = Launch {
         kernel: &kernel,
@@ -148,7 +148,7 @@ pub(crate) fn matvec_quantized(
     .defer(&PendingResult {
         vec4: true,
         reads_parameter: true,
-        prologues: vector_prologue.as_slice(),
+        prologues: &prologues,
         ..PendingResult::scalars(runtime, &[splits, vectors * rows], DType::F32)
     })?;
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))

@@ -525,7 +525,9 @@ fn attention_computes_its_queries() {
             let [q, k, v] =
                 [queries, keys, keys].map(|len| random::<4>([2, 3, len, width], &device).inner());
             let turns = random::<4>([1, 3, 1, width], &device).inner();
-            [&q, &k, &v, &turns].map(|tensor| floats(tensor.clone()));
+            for tensor in [&q, &k, &v, &turns] {
+                floats(tensor.clone());
+            }
             let attended = || {
                 let q = q.clone() * turns.clone().cos().expand([2, 3, queries, width]);
                 attention(q, k.clone(), v.clone(), None, None, AttentionModuleOptions::default())

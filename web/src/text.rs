@@ -72,7 +72,7 @@ impl Text {
     pub async fn create(device: &str, settings: JsValue) -> Result<Text> {
         let device = parse_device(device)?;
         let Settings { bytes, context } = from_js(settings)?;
-        let form = Form::for_device(device.resolve().map_err(js_error)?);
+        let form = Form::for_device(device.resolve().map_err(js_error)?, 1);
         let stream = Stream::new(bytes as u64, context, form, &device);
         Ok(Self { device, context, stream: Some(stream), model: None })
     }

@@ -78,7 +78,7 @@ impl<B: Backend> Llama<B> {
             }
             _ => cache.positions(),
         };
-        let rotation = self.rotary.at(positions, &self.config);
+        let rotation = self.rotary.at(positions, self.form.activations(), &self.config);
         let mask = if new == 1 { cache.mask() } else { None };
         let mut x = self.embed(tokens);
         for (index, layer) in self.layers.iter().enumerate() {

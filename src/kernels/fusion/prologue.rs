@@ -24,6 +24,8 @@ pub(crate) enum Reads {
     /// At least once, and seldom more often. Prologues write what they compute and overwrite
     /// nothing that they read, so that the same value may be written again.
     Once,
+    /// A few times, or not at all.
+    Seldom,
     /// Any number of times, or not at all.
     AnyNumber,
 }
@@ -320,7 +322,7 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
     let writes_held = reads == Reads::Once && is_whole();
     let is_one_of_many = || runtime.deferred_like(lazy.extent().signature).len() > 1;
     let repeated_too_often =
-        reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
+        reads == Reads::AnyNumber && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
     // A launch writes its result.
     let comes_first = |node: &PendingNode| node.lazy.is_launch() || node.lazy.is_computed_alone();
     if graph.nodes.iter().any(comes_first)
@@ -334,7 +336,7 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
             graph.is_some_and(|graph| graph.nodes.iter().any(|node| node.lazy.is_launch()))
         };
         // What it reads besides is one tensor more.
-        let fits = reads == Reads::Once
+        let fits = reads != Reads::AnyNumber
             || !is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len() + 1);
         let first = held.last().copied().filter(|node| !is_held && fits && of_launch(node));
         return PrologueInput::After(graph.nodes[first.unwrap_or(last)].lazy.clone());
