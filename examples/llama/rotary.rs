@@ -47,7 +47,7 @@ impl<B: Backend> Rotary<B> {
         Self { angles: Tensor::from_data(data, (device, DType::F32)) }
     }
 
-    /// Returns the rotation of `positions`, of tensors of a type.
+    /// Returns the rotation of `positions`, for tensors of type `dtype`.
     pub fn at(&self, positions: Tensor<B, 1, Int>, dtype: DType, config: &Config) -> Rotation<B> {
         let [tokens] = positions.dims();
         let rows = self.angles.clone().select(0, positions);
@@ -60,8 +60,8 @@ impl<B: Backend> Rotary<B> {
 
 impl<B: Backend> Rotation<B> {
     /// Rotates the heads of queries and keys in `[tokens, all heads * head width]`. Returns the queries, and the keys
-    /// and values: `[tokens, heads, head width]`. Their kernels are those that read them, where these can compute what
-    /// they read.
+    /// and values: `[tokens, heads, head width]`. Both are pending: a kernel that can compute its input rotates them
+    /// where it reads them.
     pub fn apply(&self, x: Tensor<B, 2>, config: &Config) -> [Tensor<B, 3>; 2] {
         let [tokens, _] = x.dims();
         let (groups, width) = (groups(config), config.head_width());

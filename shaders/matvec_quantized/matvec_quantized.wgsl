@@ -59,7 +59,7 @@ const X_PER_WORD: u32 = 1u;
 
 const X_PER_LOAD: u32 = LOAD_WORDS * X_PER_WORD;
 
-// Returns the words of a load, and more if these are fewer than four.
+// Returns the words of a load, which are repeated if they are fewer than four.
 //#if ONE_WORD
 fn words_of(load: u32) -> vec4<u32> {
     return vec4<u32>(load);
@@ -100,11 +100,18 @@ fn x_offset(vector: u32) -> u32 {
 }
 
 fn reduce_line(index: u32, local_index: u32) {
-    let split = index / p.lines;
     let row = index % p.lines * 4u;
     let rows = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
+//#if SHARES
+    // There is one split: the subgroup stays together.
+    let split = 0u;
+    let first = 0u;
+    let end = p.len;
+//#else
+    let split = index / p.lines;
     let first = split * p.split_len + member_index(local_index);
     let end = split * p.split_len + min(p.split_len, p.len - split * p.split_len);
+//#endif
     var sums: array<Partial, VECTORS>;
     for (var k = first; k < end; k += TEAM_SIZE) {
         let loads = rows * p.len + k;
@@ -141,29 +148,32 @@ fn reduce_line(index: u32, local_index: u32) {
         {
             var product: Partial;
             // The sum of the elements of x.
-            var of_x: f32;
+            var x_sum: f32;
 //#repeat W LOAD_WORDS
             {
 //#if SHARES
                 let v = subgroupShuffle(share, W * X_PER_WORD);
-                let w = subgroupShuffle(share, W * X_PER_WORD + X_PER_WORD - 1u);
 //#else
                 let v = to_values(x[x_index + x_offset(V) + W * X_PER_WORD]);
-                let w = to_values(x[x_index + x_offset(V) + W * X_PER_WORD + X_PER_WORD - 1u]);
 //#endif
 //#if BITS_4
+//#if SHARES
+                let w = subgroupShuffle(share, 2u * W + 1u);
+//#else
+                let w = to_values(x[x_index + x_offset(V) + 2u * W + 1u]);
+//#endif
                 product += vec4<f32>(v.xz, w.xz) * elements[2u * W];
                 product += vec4<f32>(v.yw, w.yw) * elements[2u * W + 1u];
-                of_x += sum_of(v) + sum_of(w);
+                x_sum += sum_of(v) + sum_of(w);
 //#else
                 product += v * elements[W];
-                of_x += sum_of(v);
+                x_sum += sum_of(v);
 //#endif
             }
 //#end
             sums[V] = fma(scale, product, sums[V]);
 //#if ADDS
-            sums[V] = fma(minimum, vec4<f32>(of_x), sums[V]);
+            sums[V] = fma(minimum, vec4<f32>(x_sum), sums[V]);
 //#endif
         }
 //#end

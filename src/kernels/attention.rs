@@ -412,7 +412,8 @@ impl AttentionPlan {
             }
             None => {
                 let (team, cols) = policy::of(runtime).attention_team(value_width);
-                let staged = self.stages_query && self.half.is_none() && !team.subgroup;
+                let has_barriers = policy::of(runtime).has_fast_barriers();
+                let staged = self.stages_query && self.half.is_none() && has_barriers;
                 Division::Rows { team, cols, half: self.half, staged }
             }
         }

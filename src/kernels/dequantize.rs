@@ -168,7 +168,7 @@ pub(super) struct PendingFloats {
     pub words: Tensor,
     /// One for each block.
     pub scales: Tensor,
-    /// What is added to each block.
+    /// The minimum of each block, which is added to its elements.
     pub minima: Option<Tensor>,
     /// The bits of an integer, 4 or 8.
     pub bits: u32,
@@ -176,7 +176,7 @@ pub(super) struct PendingFloats {
     pub block: usize,
 }
 
-/// Returns the integers whose floats a tensor of another layout or its own has, if these are pending.
+/// Returns the words, scales and minima of a pending dequantisation, whatever the layout of the tensor.
 pub(super) fn pending_floats(tensor: &Tensor) -> Option<PendingFloats> {
     let lazy = tensor.pending()?;
     if let Some(floats) = scaled_integers(tensor.runtime(), lazy) {

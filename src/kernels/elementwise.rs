@@ -312,7 +312,12 @@ impl Map {
         let read = (0..inputs.len()).filter(|&index| Some(index) != in_place);
         let read: SmallVec<[&Tensor; 3]> = read.map(|index| &inputs[index]).collect();
         let kernel = PackedMap { computation: self.computation(inputs), in_place };
-        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds), &[])
+        let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
+        let prologues = match in_place {
+            None => self.prologues(inputs, out),
+            Some(_) => SmallVec::new(),
+        };
+        launch(&kernel, &read, out, &params, workgroups, &prologues)
     }
 
     /// Writes the result through the strides of the tensors. The inputs broadcast to `out`.
@@ -344,14 +349,24 @@ impl Map {
         let read: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
         let kernel = StridedMap { computation, inner };
         let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
-        // A pending tensor is computed on its way to where it is copied.
-        let is_copy = self.expr == CONVERSION && computation.in_words();
-        let reads = match layouts.last() {
-            Some(layout) if layout.dense_order().is_some() => Reads::Once,
-            _ => Reads::AnyNumber,
-        };
-        let prologues = &[(0, reads)][..usize::from(is_copy)];
-        launch(&kernel, &read, out, &params, workgroups, prologues)
+        let prologues = self.prologues(inputs, out);
+        launch(&kernel, &read, out, &params, workgroups, &prologues)
+    }
+
+    /// Returns the input that a kernel may compute: a pending tensor that is copied, but not repeated. With whole
+    /// vec4s, a kernel computes no more elements than there are.
+    fn prologues(&self, inputs: &[Tensor], out: &Tensor) -> SmallVec<[(usize, Reads); 1]> {
+        let is_copy = self.expr == CONVERSION && self.computation(inputs).in_words();
+        let [input] = inputs else { return SmallVec::new() };
+        if !is_copy || input.shape() != out.shape() || !out.len().is_multiple_of(4) {
+            return SmallVec::new();
+        }
+        let mut axes = input.layout().strides.iter().zip(input.shape());
+        if axes.any(|(&stride, &size)| stride == 0 && size > 1) {
+            return SmallVec::new();
+        }
+        let is_dense = input.layout().dense_order().is_some();
+        smallvec![(0, if is_dense { Reads::Once } else { Reads::AnyNumber })]
     }
 
     /// Returns the bits of the scalars `s` and `t`; 0 for a scalar that is not used.
@@ -383,11 +398,11 @@ impl Map {
                 StridedMap { computation, inner: Some(InnerAccess { broadcast }) }
             }));
         }
-        let copies = if self.expr == CONVERSION && computation.in_words() {
-            prologue::samples(strided.iter().copied(), 0)
-        } else {
-            Vec::new()
-        };
+        let mut copies = Vec::new();
+        if self.expr == CONVERSION && computation.in_words() {
+            copies.extend(prologue::samples(strided.iter().copied(), 0));
+            copies.extend(prologue::samples([PackedMap { computation, in_place: None }], 0));
+        }
         let in_place = (0..inputs.len()).filter(|&index| inputs[index] == self.out_type).map(Some);
         let packed = std::iter::once(None).chain(in_place);
         let packed = packed.map(|in_place| PackedMap { computation, in_place });

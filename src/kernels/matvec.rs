@@ -179,8 +179,8 @@ pub(crate) fn matvec(
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
 }
 
-/// Returns what the kernel of a product may compute: its matrix, if that has an index, and the vectors, which it reads
-/// once for each of `blocks` of rows. On some devices, these are computed first.
+/// Returns the inputs that the kernel of a product may compute: `matrix`, if given, and the vectors, which it reads
+/// once for each of `blocks` blocks of rows. On some devices, the vectors are computed first.
 ///
 /// # Errors
 ///

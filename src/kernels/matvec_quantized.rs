@@ -70,8 +70,8 @@ impl Kernel for MatvecQuantizedKernel {
 }
 
 /// Multiplies a matrix of a layout `[.., rows, k]` whose elements are pending floats of integers by vectors of a layout
-/// `[.., vectors, k]`. Returns a result per vector and row; `None` if there are several matrices or theirs are no such
-/// elements, or the sizes are not whole blocks and vec4s.
+/// `[.., vectors, k]`. Returns a result per vector and row; `None` for several matrices, elements that are not pending
+/// integers, or sizes that do not fit.
 ///
 /// # Errors
 ///

@@ -206,21 +206,23 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     }
     let is_half = first.dtype().is_half();
     let layout = Layout::contiguous(&shape);
-    let starts = tensors.iter().scan(0, |end, tensor| {
+    let mut end = 0;
+    let starts = tensors.iter().map(|tensor| {
         let len = tensor.shape()[axis];
-        *end += len;
-        Some((*end - len, len))
+        end += len;
+        (end - len, len)
     });
+    let starts: Vec<(usize, usize)> = starts.collect();
     if is_half
-        && starts.clone().any(|(start, len)| layout.narrow(axis, start, len).pairs().is_none())
+        && starts.iter().any(|&(start, len)| layout.narrow(axis, start, len).pairs().is_none())
     {
         let tensors: Result<Vec<Tensor>> = tensors.into_iter().map(cast::to_compute_type).collect();
         return cat(tensors?, axis);
     }
     let out = Tensor::empty(first.runtime(), &shape, first.dtype())?;
-    for (tensor, (start, len)) in tensors.iter().zip(starts) {
+    for (tensor, (start, len)) in tensors.into_iter().zip(starts) {
         let target = out.view(out.layout().narrow(axis, start, len));
-        copy::write(&in_pairs(tensor.clone())?, &target)?;
+        copy::write(&in_pairs(tensor)?, &target)?;
     }
     Ok(out)
 }

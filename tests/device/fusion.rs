@@ -486,31 +486,40 @@ fn copies_compute_what_they_copy() {
         let value = || (x.clone() * row.clone().expand([40, 2, 16])).slice([0..12, 0..2, 0..16]);
         let place = [0..2, 5..17, 0..16];
         let assign = |keeps: bool| {
-            let target = target();
-            floats(target.clone());
             let value = value();
             let kept = if keeps { value.clone() } else { Tensor::zeros([1, 1, 1], &device) };
-            let target = target.slice_assign(place.clone(), value.swap_dims(0, 1));
+            // The target is pending, too.
+            let target = target().slice_assign(place.clone(), value.swap_dims(0, 1));
             [floats(target), floats(kept)].concat()
         };
+        let repeated = || {
+            let value = x.clone().slice([0..2, 0..1, 0..16]) * 2.0;
+            floats(target().slice_assign([0..2, 5..17, 0..16], value.expand([2, 12, 16])))
+        };
         let concatenated = || {
-            let parts = [x.clone() + 1.0, x.clone().exp(), value().tanh()];
-            floats(Tensor::cat(parts.to_vec(), 0))
+            let parts = [x.clone() + 1.0, x.clone().exp(), x.clone() * row.clone()];
+            floats(Tensor::cat(parts.into(), 0))
         };
         set_fusion(false);
-        let expected = [assign(false), assign(true), concatenated()];
+        let expected = [assign(false), assign(true), concatenated(), repeated()];
         set_fusion(true);
         let mut found = Vec::new();
-        let [mut computed, mut kept] = [BTreeMap::new(), BTreeMap::new()];
-        computed.extend(launches(&runtime, &device, || found.push(assign(false))));
-        kept.extend(launches(&runtime, &device, || found.push(assign(true))));
-        found.push(concatenated());
+        let computed = launches(&runtime, &device, || found.push(assign(false)));
+        let kept = launches(&runtime, &device, || found.push(assign(true)));
+        let joined = launches(&runtime, &device, || found.push(concatenated()));
+        found.push(repeated());
         for (found, expected) in found.concat().iter().zip(expected.concat()) {
             let error = (found - expected).abs() / (1.0 + expected.abs());
             assert!(error < 1e-5, "{found} instead of {expected} on {device}");
         }
         assert_eq!(count(&computed, "input0=["), 1, "{computed:#?}");
         assert_eq!(count(&kept, "input0=["), 0, "part of what is needed later: {kept:#?}");
+        assert_eq!(
+            (joined.values().sum::<usize>(), count(&joined, "input0=[")),
+            (3, 3),
+            "{joined:#?}"
+        );
+        assert_eq!(count(&joined, "out:y"), 0, "written for nobody: {joined:#?}");
     }
 }
 

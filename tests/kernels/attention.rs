@@ -50,6 +50,48 @@ fn queries_without_visible_keys_get_zeros() {
     }
 }
 
+/// Queries may be pending, and something else may need them. Values are those of each team, keys are in one part and in
+/// several.
+#[test]
+fn pending_queries_have_the_results_of_computed_ones() {
+    let numbers = |shape: [usize; 4], step: f32, device: &WgslDevice| -> Tensor4 {
+        let len = shape.iter().product::<usize>();
+        let values: Vec<f32> = (0..len).map(|i| (i as f32 * step).sin()).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    };
+    let options = AttentionModuleOptions::default;
+    for device in gpus() {
+        for (keys, width) in [12, 513].into_iter().flat_map(|keys| [(keys, 8), (keys, 128)]) {
+            for value_width in [8, 40, 100, 300] {
+                let [q, k] = [(3, 0.3), (keys, 0.7)]
+                    .map(|(len, step)| numbers([1, 2, len, width], step, &device));
+                let v = numbers([1, 2, keys, value_width], 1.1, &device);
+                for is_masked in [false, true] {
+                    let mask =
+                        is_masked.then(|| numbers([1, 2, 3, keys], 0.9, &device).greater_elem(0.5));
+                    let computed = q.clone() * 0.5;
+                    computed.clone().into_data();
+                    let attended = |q: Tensor4| {
+                        attention(q, k.clone(), v.clone(), mask.clone(), None, options())
+                    };
+                    let expected = rows(attended(computed)).concat();
+                    let needed = q.clone() * 0.5;
+                    for query in [q.clone() * 0.5, needed.clone()] {
+                        let found = rows(attended(query)).concat();
+                        for (found, expected) in found.iter().zip(&expected) {
+                            assert!(
+                                (found - expected).abs() < 1e-5,
+                                "{keys} keys, {width}, {value_width}, masked: {is_masked}, on {device}"
+                            );
+                        }
+                    }
+                    assert_eq!(rows(needed), rows(q.clone() * 0.5), "{device}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn attention_without_keys_is_zero() {
     for device in devices() {

@@ -463,80 +463,119 @@ fn products_match_burn_flex_without_fallbacks() {
     }
 }
 
-/// Multiplies quantised integers through views: `a` `[.., m, k]` or its transpose, and `b` `[.., k, n]` or its
-/// transpose.
+/// How the rows of a product reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    InMemory,
+    /// They begin within lines that are longer.
+    Sliced,
+    /// They are pending, and the program goes on computing with the result.
+    Fused,
+}
+
 /// Multiplies a few rows by the transpose of quantised weights, to which a minimum of each block is added if there are
-/// any, and goes on computing with the result.
+/// any.
 fn product_of_rows<B: Backend>(
-    x: &TensorData,
+    (x, rows): (&TensorData, Rows),
     weights: &TensorData,
     scheme: &QuantScheme,
     minima: Option<&TensorData>,
     device: &B::Device,
 ) -> TensorData {
     let weights = Tensor::<B, 2>::from_data(weights.clone(), device).quantize_dynamic(scheme);
-    let [rows, k] = weights.dims();
+    let [outputs, k] = weights.dims();
     let floats = weights.dequantize();
     let weights = match minima {
         Some(minima) => {
             let minima = Tensor::<B, 3>::from_data(minima.clone(), device);
             let blocks = minima.dims()[1];
-            (floats.reshape([rows, blocks, k / blocks]) + minima).reshape([rows, k])
+            (floats.reshape([outputs, blocks, k / blocks]) + minima).reshape([outputs, k])
         }
         None => floats,
     };
-    let x = Tensor::<B, 2>::from_data(x.clone(), device) * 0.5;
-    (x.matmul(weights.transpose()) + 1.0).into_data()
+    let x = Tensor::<B, 2>::from_data(x.clone(), device);
+    let [height, width] = x.dims();
+    match rows {
+        Rows::InMemory => x.matmul(weights.transpose()),
+        Rows::Sliced => x.slice([0..height, width - k..width]).matmul(weights.transpose()),
+        Rows::Fused => (x * 0.5).matmul(weights.transpose()) + 1.0,
+    }
+    .into_data()
+}
+
+/// Values, and the elements of a block: of one load, of several, of no power of two; 0 is a single scale.
+const BLOCKS: [(QuantValue, u8); 7] = [
+    (QuantValue::Q4S, 32),
+    (QuantValue::Q4F, 64),
+    (QuantValue::Q8S, 16),
+    (QuantValue::Q8S, 32),
+    (QuantValue::Q8S, 48),
+    (QuantValue::Q4S, 0),
+    (QuantValue::Q8S, 0),
+];
+
+/// Compares a product of `vectors` rows with the transpose of weights `[outputs, k]`, and checks whether its kernel
+/// reads the integers.
+fn check_product_of_rows(
+    device: &WgslDevice,
+    (vectors, rows): (usize, Rows),
+    [outputs, k]: [usize; 2],
+    (value, block): (QuantValue, u8),
+    has_minima: bool,
+) {
+    let level = if block == 0 { QuantLevel::Tensor } else { QuantLevel::block([block]) };
+    let scheme = scheme(value, level);
+    let minima = has_minima.then(|| numbers(&[outputs, k / usize::from(block), 1]));
+    let width = if rows == Rows::Sliced { k + 4 } else { k };
+    let (x, weights) = (numbers(&[vectors, width]), numbers(&[outputs, k]));
+    let minima = minima.as_ref();
+    let expected = product_of_rows::<Flex>((&x, rows), &weights, &scheme, minima, &FlexDevice);
+    let launches = Launches::containing("matvec_quantized");
+    let observation = runtime_of(device).observe(launches.clone());
+    let found = product_of_rows::<Wgsl>((&x, rows), &weights, &scheme, minima, device);
+    drop(observation);
+    let label = format!(
+        "{vectors} {rows:?} by {outputs} x {k} as {scheme:?}, minima: {has_minima}, on {device}"
+    );
+    let tolerance = common::Tolerance { absolute: 1e-3, ..SUMMED };
+    assert_close(&label, &found, &expected, tolerance);
+    let bits = value.size_bits();
+    let (most, per_load) = match runtime_of(device).is_software() {
+        true => (1, 128 / bits),
+        false => (8, 8),
+    };
+    let fits = vectors <= most && outputs % 4 == 0 && k % per_load == 0;
+    let has_blocks = block == 0 || block.is_power_of_two();
+    assert_eq!(launches.count(), usize::from(fits && has_blocks), "{label}");
 }
 
 #[test]
 fn products_of_few_rows_read_the_integers() {
-    // Teams of each size; blocks of one load and of several, and a single one. The last row of sizes fits no loads.
-    let schemes = [
-        (QuantValue::Q4S, QuantLevel::block([32]), 32),
-        (QuantValue::Q4F, QuantLevel::block([64]), 64),
-        (QuantValue::Q8S, QuantLevel::block([16]), 16),
-        (QuantValue::Q8S, QuantLevel::block([32]), 32),
-        (QuantValue::Q4S, QuantLevel::Tensor, 0),
-        (QuantValue::Q8S, QuantLevel::Tensor, 0),
-    ];
+    // Teams of each size; rows that are not whole blocks, and whose number is no multiple of four.
+    let sizes = [[36, 64], [96, 64], [40, 576], [36, 2048], [36, 8320], [64, 48], [42, 64]];
     for device in gpus() {
-        let is_software = runtime_of(&device).is_software();
-        let sizes = [(36, 64), (96, 64), (40, 576), (36, 2048), (36, 8320), (42, 64)];
-        for (index, (rows, k)) in sizes.into_iter().enumerate() {
-            for vectors in [1, 2, 3, 7, 16] {
-                for (value, level, block) in schemes {
-                    let minima = (block > 0 && k % block == 0)
-                        .then(|| numbers(&[rows, k / block, 1]))
-                        .filter(|_| (vectors + index) % 2 == 1);
-                    let (x, weights) = (numbers(&[vectors, k]), numbers(&[rows, k]));
-                    let scheme = scheme(value, level);
-                    let expected = product_of_rows::<Flex>(
-                        &x,
-                        &weights,
-                        &scheme,
-                        minima.as_ref(),
-                        &FlexDevice,
-                    );
-                    let launches = Launches::containing("matvec_quantized");
-                    let observation = runtime_of(&device).observe(launches.clone());
-                    let found =
-                        product_of_rows::<Wgsl>(&x, &weights, &scheme, minima.as_ref(), &device);
-                    drop(observation);
-                    let label = format!(
-                        "{vectors} rows, {rows} x {k} as {scheme:?}, minima: {}, on {device}",
-                        minima.is_some()
-                    );
-                    let tolerance = common::Tolerance { absolute: 1e-3, ..SUMMED };
-                    assert_close(&label, &found, &expected, tolerance);
-                    let reads_integers = rows % 4 == 0 && (vectors == 1 || !is_software);
-                    assert_eq!(launches.count(), usize::from(reads_integers), "{label}");
+        for size in sizes {
+            for vectors in [1, 2, 3, 8, 9] {
+                let kinds = match vectors {
+                    1 | 3 => &[Rows::InMemory, Rows::Sliced, Rows::Fused][..],
+                    _ => &[Rows::InMemory],
+                };
+                for blocks in BLOCKS {
+                    for &rows in kinds {
+                        check_product_of_rows(&device, (vectors, rows), size, blocks, false);
+                        let block = usize::from(blocks.1);
+                        if block > 0 && size[1] % block == 0 {
+                            check_product_of_rows(&device, (vectors, rows), size, blocks, true);
+                        }
+                    }
                 }
             }
         }
     }
 }
 
+/// Multiplies quantised integers through views: `a` `[.., m, k]` or its transpose, and `b` `[.., k, n]` or its
+/// transpose.
 fn product_of_views<B: Backend>(
     [a, b]: [&TensorData; 2],
     transposed: [bool; 2],

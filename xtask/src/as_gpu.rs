@@ -45,6 +45,8 @@ const RUNS: [Run; 11] = [
             "device::fusion::autocast_adds_few_launches",
             "device::fusion::a_graph_of_two_launches_is_two_launches",
             "device::fusion::dropped_launches_run",
+            "device::fusion::copies_compute_what_they_copy",
+            "device::fusion::attention_computes_its_queries",
         ],
         &[("BURN_WGSL_AS_GPU", "1")],
     ),

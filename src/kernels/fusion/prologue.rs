@@ -122,11 +122,11 @@ pub(crate) struct PrologueLaunch {
     pub rounds: u64,
 }
 
-/// Returns whether a launch has pending inputs, which its kernel may compute. All other inputs are in memory then.
+/// Returns whether a launch has pending inputs, which its kernel may compute. All other operands are in memory then.
 ///
 /// # Errors
 ///
-/// Returns an error if an input cannot be computed, or the operands are on different devices.
+/// Returns an error if an operand cannot be computed, or the operands are on different devices.
 fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
     let is_pending = |&(input, _): &(usize, Reads)| launch.inputs[input].pending().is_some();
     if !is_enabled() || !inputs.iter().any(is_pending) {
@@ -139,6 +139,10 @@ fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
         if inputs.iter().all(|&(other, _)| other != index) {
             input.buffer()?;
         }
+    }
+    // A launch is recorded under a lock that computing a result would take again.
+    for output in launch.outputs {
+        output.buffer()?;
     }
     Ok(true)
 }

@@ -93,13 +93,13 @@ pub(crate) trait Policy {
     /// Returns whether kernels read operands of 16 bits as they are stored where others convert them to f32 first.
     fn keeps_halves(&self) -> bool;
 
-    /// Returns the team for contiguous lines of integers of 4 or 8 bits, which single invocations unpack.
+    /// Returns the team for rows of packed integers.
     fn team_of_integers(&self, lines: usize, loads: usize) -> Team;
 
     /// Returns the words of a load of integers of 4 or 8 bits.
     fn words_per_load(&self, bits: u32) -> u32;
 
-    /// Returns whether a kernel computes pending elements again for each of `blocks` of its results.
+    /// Returns whether a kernel computes pending vectors again for each of `blocks` blocks of rows.
     fn computes_again(&self, blocks: usize) -> bool;
 
     /// Returns whether an invocation computes four neighbours and stores them as a vec4. Otherwise neighbouring

@@ -19,7 +19,7 @@ impl Team {
     /// One invocation per line.
     pub const SINGLE: Self = Self { workgroup_size: 64, size: 1, stride: 1, subgroup: false };
 
-    /// Returns whether the team is a single invocation of a subgroup, whose teams exchange values.
+    /// Returns whether each team is one invocation, and the teams of a subgroup share loads.
     pub fn shares(self) -> bool {
         self.subgroup && self.size == 1
     }
