@@ -10,6 +10,36 @@ use prometheus_client::registry::{Registry, Unit};
 /// The labels of a request: the path of a route, and the status of its answer.
 type Labels = Vec<(&'static str, String)>;
 
+/// How a text ended. The status of a streamed text is sent with its first part, before this is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The model ended it.
+    Stop,
+    /// It has as many tokens as were asked for, or as there is room for.
+    Length,
+    /// The model or the device failed.
+    Failed,
+    /// Nobody reads it any more: its client went away, or it has what was to end it.
+    Left,
+}
+
+/// The number of texts that ended in each way.
+#[derive(Debug, Default)]
+pub struct Endings(Family<Labels, Counter>);
+
+impl Endings {
+    /// Counts texts.
+    pub fn add(&self, ended: Ended, texts: u64) {
+        let label = match ended {
+            Ended::Stop => "stop",
+            Ended::Length => "length",
+            Ended::Failed => "failed",
+            Ended::Left => "left",
+        };
+        self.0.get_or_create(&vec![("end", label.to_owned())]).inc_by(texts);
+    }
+}
+
 /// The counters of the server.
 #[derive(Debug)]
 pub struct Metrics {
@@ -24,6 +54,8 @@ pub struct Metrics {
     pub waiting: Family<Labels, Gauge>,
     /// Texts that are being written.
     pub texts: Gauge,
+    /// Texts that ended.
+    pub ended: Endings,
     /// Tokens of prompts that were read.
     pub prompt_tokens: Counter,
     /// Tokens that were written.
@@ -45,6 +77,7 @@ impl Default for Metrics {
             batch_sizes: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
             waiting: Family::default(),
             texts: Gauge::default(),
+            ended: Endings::default(),
             prompt_tokens: Counter::default(),
             written_tokens: Counter::default(),
             reopened: Counter::default(),
@@ -72,6 +105,7 @@ impl Metrics {
         );
         registry.register("waiting", "Requests that wait for a model", self.waiting.clone());
         registry.register("texts", "Texts that are being written", self.texts.clone());
+        registry.register("ended_texts", "Texts that ended, and how", self.ended.0.clone());
         registry.register(
             "prompt_tokens",
             "Tokens of prompts that were read",

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::device::Reopened;
 use crate::failure::Failure;
-use crate::metrics::Metrics;
+use crate::metrics::{Ended, Metrics};
 
 /// A text that is to be continued.
 #[derive(Debug)]
@@ -118,28 +118,37 @@ impl Running {
         Self { events, sampler: Sampler::new(sampling, seed), tokens: prompt, limit }
     }
 
-    /// Takes the next token. Returns whether the text goes on.
-    fn push(&mut self, token: Result<u32, TextError>, is_end: bool) -> bool {
-        let end = |event| {
-            // The other end may be gone.
-            let _ = self.events.try_send(event);
-            false
-        };
+    /// Takes the next token. Returns how the text ended, if it did.
+    fn push(&mut self, token: Result<u32, TextError>, is_end: bool) -> Option<Ended> {
         let token = match token {
-            Err(error) => return end(Event::Failed(Failure::Model(error.to_string()))),
-            Ok(_) if is_end => return end(Event::End(End::Stop)),
+            Err(error) => return Some(self.end(Event::Failed(Failure::Model(error.to_string())))),
+            Ok(_) if is_end => return Some(self.end(Event::End(End::Stop))),
             Ok(token) => token,
         };
         match self.events.try_send(Event::Token(token)) {
             Ok(()) => {}
-            Err(TrySendError::Closed(_)) => return false,
+            Err(TrySendError::Closed(_)) => return Some(Ended::Left),
             Err(TrySendError::Full(_)) => {
                 log::error!("a text has more tokens than its reader has room for");
-                return false;
+                return Some(Ended::Failed);
             }
         }
         self.tokens.push(token);
-        self.tokens.len() < self.limit || end(Event::End(End::Length))
+        let is_full = self.tokens.len() >= self.limit;
+        is_full.then(|| self.end(Event::End(End::Length)))
+    }
+
+    /// Sends the last event. Returns how the text ended.
+    fn end(&self, event: Event) -> Ended {
+        let ended = match event {
+            Event::End(End::Stop) => Ended::Stop,
+            Event::End(End::Length) => Ended::Length,
+            Event::Token(_) | Event::Failed(_) => Ended::Failed,
+        };
+        match self.events.try_send(event) {
+            Err(TrySendError::Closed(_)) => Ended::Left,
+            _ => ended,
+        }
     }
 }
 
@@ -163,7 +172,12 @@ pub fn run<F: FnMut() -> Result<Writer>>(
         }
         let mut new = Vec::new();
         for (place, running) in places.iter_mut().enumerate().filter(|(_, place)| place.is_none()) {
-            let open = std::iter::from_fn(|| joined.take()).find(|write| !write.events.is_closed());
+            let mut waiting = std::iter::from_fn(|| joined.take());
+            let open = waiting.find(|write| {
+                let is_open = !write.events.is_closed();
+                metrics.ended.add(Ended::Left, u64::from(!is_open));
+                is_open
+            });
             let Some(request) = open else { break };
             metrics.prompt_tokens.inc_by(request.prompt.len() as u64);
             *running = Some(Running::new(request, sizes.capacity));
@@ -178,7 +192,7 @@ pub fn run<F: FnMut() -> Result<Writer>>(
         if let Err(error) = result {
             for running in places.into_iter().flatten() {
                 let failure = Failure::Device(error.to_string());
-                let _ = running.events.try_send(Event::Failed(failure));
+                metrics.ended.add(running.end(Event::Failed(failure)), 1);
             }
             return Err(error);
         }
@@ -215,7 +229,8 @@ fn step<F: FnMut() -> Result<Writer>>(
         let token = token.expect("a text has a sampler");
         let is_end = token.as_ref().is_ok_and(|token| tokens.is_end(*token));
         metrics.written_tokens.inc_by(u64::from(token.is_ok() && !is_end));
-        if !text.push(token, is_end) {
+        if let Some(ended) = text.push(token, is_end) {
+            metrics.ended.add(ended, 1);
             *running = None;
             left.push(place);
         }

@@ -191,6 +191,7 @@ fn a_text_ends_before_what_ends_it() {
     let choice = ask(json!(["none of this", stop]));
     assert_eq!((&choice["text"], &choice["finish_reason"]), (&json!(expected), &json!("stop")));
     server.wait_for("serve_texts", "0");
+    server.wait_for(r#"serve_ended_texts_total{end="left"}"#, "1");
 }
 
 #[cfg(unix)]
