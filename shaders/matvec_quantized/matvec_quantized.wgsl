@@ -78,7 +78,7 @@ fn words_of(load: Words4) -> vec4<u32> {
 
 //#if BITS_4
 // The elements of a word are in two vec4s: those of even positions, and those of odd ones. Without their sign, they are
-// larger by this number.
+// larger by this number. (So infinite elements of x give NaN.)
 const OFFSET: f32 = 8.0;
 
 fn evens(word: u32) -> vec4<f32> {
