@@ -14,6 +14,11 @@ const LANES: u32 = 8u;
 const TILES: u32 = 1u;
 const WORKGROUP_SIZE: u32 = LANES * TILES;
 
+// A local array of vec4<u32> would have the type of the words in the parameters, whose layout is not valid for locals.
+struct Columns {
+    of_block: vec4<u32>,
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -33,7 +38,7 @@ fn main(
     let last_row = g.m - 1u;
     // Columns past the edge repeat the last ones and store the same values again.
     let last_cols = max(g.n, 4u) - 4u;
-    var cols: array<vec4<u32>, COL_BLOCKS>;
+    var cols: array<Columns, COL_BLOCKS>;
     // [ROWS, COL_BLOCKS], row-major.
     var acc: array<vec4<f32>, ROWS * COL_BLOCKS>;
 //#repeat C COL_BLOCKS
@@ -41,7 +46,7 @@ fn main(
         let first_col = tile.col + (C * LANES + local_index % LANES) * 4u;
         let block = min(min(first_col, last_cols) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(g.n - 1u));
         let bias4 = vec4<f32>(bias_at(block.x), bias_at(block.y), bias_at(block.z), bias_at(block.w));
-        cols[C] = block;
+        cols[C].of_block = block;
 //#repeat R ROWS
         acc[R * COL_BLOCKS + C] = bias4;
 //#end
@@ -63,7 +68,7 @@ fn main(
 //#if VEC4
     var b_cols: array<u32, COL_BLOCKS>;
 //#repeat C COL_BLOCKS
-    b_cols[C] = b_col_offset(cols[C].x);
+    b_cols[C] = b_col_offset(cols[C].of_block.x);
 //#end
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
         let a_start = a_run_offset(o);
@@ -127,10 +132,10 @@ fn main(
     }
 //#else
     let b_cols = vec4<u32>(
-        b_col_offset(cols[0].x),
-        b_col_offset(cols[0].y),
-        b_col_offset(cols[0].z),
-        b_col_offset(cols[0].w),
+        b_col_offset(cols[0].of_block.x),
+        b_col_offset(cols[0].of_block.y),
+        b_col_offset(cols[0].of_block.z),
+        b_col_offset(cols[0].of_block.w),
     );
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
         let a_start = a_run_offset(o);
@@ -159,10 +164,10 @@ fn main(
 //#repeat C COL_BLOCKS
     {
         let out_cols = vec4<u32>(
-            out_col_offset(tile.split, cols[C].x),
-            out_col_offset(tile.split, cols[C].y),
-            out_col_offset(tile.split, cols[C].z),
-            out_col_offset(tile.split, cols[C].w),
+            out_col_offset(tile.split, cols[C].of_block.x),
+            out_col_offset(tile.split, cols[C].of_block.y),
+            out_col_offset(tile.split, cols[C].of_block.z),
+            out_col_offset(tile.split, cols[C].of_block.w),
         );
         // Not unrolled: the stores would be most of the code that the adapter compiles.
 //#repeat H ROW_BLOCKS

@@ -116,10 +116,6 @@ fn reduce_line(index: u32, local_index: u32) {
     for (var k = first; k < end; k += TEAM_SIZE) {
         let loads = rows * p.len + k;
         let blocks = loads >> vec4<u32>(p.block_bits);
-        var words: array<vec4<u32>, 4>;
-//#repeat R 4
-        words[R] = words_of(integers[loads[R]]);
-//#end
         let scale = vec4<f32>(scales[blocks.x], scales[blocks.y], scales[blocks.z], scales[blocks.w]);
         let x_index = p.x_start + k * X_PER_LOAD;
 //#if SHARES
@@ -135,18 +131,21 @@ fn reduce_line(index: u32, local_index: u32) {
         // Four elements of each row, one row in a column. Those of x are in the same order.
         var elements: array<mat4x4<f32>, X_PER_LOAD>;
 //#repeat R 4
+        {
+            let words = words_of(integers[loads[R]]);
 //#repeat W LOAD_WORDS
 //#if BITS_4
-        elements[2u * W][R] = evens(words[R][W]);
-        elements[2u * W + 1u][R] = odds(words[R][W]);
+            elements[2u * W][R] = evens(words[W]);
+            elements[2u * W + 1u][R] = odds(words[W]);
 //#else
-        elements[W][R] = bytes(words[R][W]);
+            elements[W][R] = bytes(words[W]);
 //#endif
 //#end
+        }
 //#end
 //#repeat V VECTORS
         {
-            var product: Partial;
+            var product: vec4<f32>;
             // The sum of the elements of x.
             var x_sum: f32;
 //#repeat W LOAD_WORDS

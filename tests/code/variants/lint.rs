@@ -5,13 +5,18 @@
 //!   components overwrite each other. No software adapter shows this.
 //! - A comparison of a value with itself, or with infinity or NaN. Metal compiles with fast math,
 //!   which assumes that neither exists. `is_nan` and `is_inf` test the bits instead.
+//! - A local array of a type that parameters or buffers have, too: naga gives both one type, with a layout, which SPIR-V
+//!   does not allow for locals.
+//! - Zeros of two aliases of one type: naga defines the function that returns them twice in HLSL.
 //! - A stride divided as an unsigned number. Negative strides wrap, so the quotient is a large
 //!   positive number. Adapters that compute addresses in 32 bits hide this.
+
+use std::collections::HashSet;
 
 use naga::valid::{FunctionInfo, ModuleInfo};
 use naga::{
     AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, Module, ScalarKind,
-    Statement, TypeInner, UnaryOperator,
+    Statement, Type, TypeInner, UnaryOperator,
 };
 
 /// Returns a message for each violation in `module`, whose validation gave `info`.
@@ -31,9 +36,31 @@ pub fn violations(module: &Module, info: &ModuleInfo) -> Vec<String> {
             lint.check_stores(&function.body, &mut messages);
             lint.check_comparisons(&mut messages);
             lint.check_strides(&mut messages);
+            lint.check_locals(&mut messages);
             messages.into_iter().map(move |message| format!("{name}: {message}"))
         })
         .collect()
+}
+
+/// Returns the heads of functions that HLSL defines more than once.
+pub fn functions_defined_twice(hlsl: &str) -> impl Iterator<Item = &str> {
+    let mut heads = HashSet::new();
+    let is_head = |line: &&str| line.ends_with(") {") && !line.starts_with([' ', '\t']);
+    hlsl.lines().filter(is_head).filter(move |&line| !heads.insert(line))
+}
+
+/// Adds a type and those that it consists of.
+fn add_types(module: &Module, ty: Handle<Type>, types: &mut HashSet<Handle<Type>>) {
+    if !types.insert(ty) {
+        return;
+    }
+    match &module.types[ty].inner {
+        TypeInner::Array { base, .. } => add_types(module, *base, types),
+        TypeInner::Struct { members, .. } => {
+            members.iter().for_each(|member| add_types(module, member.ty, types));
+        }
+        _ => {}
+    }
 }
 
 struct Lint<'a> {
@@ -45,6 +72,23 @@ struct Lint<'a> {
 impl Lint<'_> {
     fn expression(&self, handle: Handle<Expression>) -> &Expression {
         &self.function.expressions[handle]
+    }
+
+    fn check_locals(&self, messages: &mut Vec<String>) {
+        let mut with_layout = HashSet::new();
+        let has_layout =
+            |space| matches!(space, AddressSpace::Uniform | AddressSpace::Storage { .. });
+        for (_, variable) in self.module.global_variables.iter() {
+            if has_layout(variable.space) {
+                add_types(self.module, variable.ty, &mut with_layout);
+            }
+        }
+        for (_, variable) in self.function.local_variables.iter() {
+            let is_array = matches!(self.module.types[variable.ty].inner, TypeInner::Array { .. });
+            if is_array && with_layout.contains(&variable.ty) {
+                messages.push(format!("the local {:?} has a layout", variable.name));
+            }
+        }
     }
 
     fn check_stores(&self, block: &Block, messages: &mut Vec<String>) {

@@ -83,6 +83,8 @@ fn every_variant_is_valid_for_every_api() {
         hlsl::Writer::new(&mut out, &options, &pipeline)
             .write(&module, &info, None)
             .unwrap_or_else(|error| panic!("{variant}: HLSL: {error}"));
+        let twice = lint::functions_defined_twice(&out);
+        violations.extend(twice.map(|line| format!("{}: HLSL: {line}", variant.source.name)));
     }
     assert!(violations.is_empty(), "the results depend on the compiler:\n{violations:#?}");
 }
