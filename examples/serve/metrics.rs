@@ -19,7 +19,7 @@ pub enum Ended {
     Length,
     /// The model or the device failed.
     Failed,
-    /// Nobody reads it any more: its client went away, or it has what was to end it.
+    /// Nobody reads it any more: its client went away, or a stop sequence was found.
     Left,
 }
 
@@ -54,7 +54,7 @@ pub struct Metrics {
     pub waiting: Family<Labels, Gauge>,
     /// Texts that are being written.
     pub texts: Gauge,
-    /// Texts that ended.
+    /// Texts that ended, but for those that made room in a full queue.
     pub ended: Endings,
     /// Tokens of prompts that were read.
     pub prompt_tokens: Counter,

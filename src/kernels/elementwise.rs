@@ -362,7 +362,10 @@ impl Map {
             return SmallVec::new();
         }
         let mut axes = input.layout().strides.iter().zip(input.shape());
-        if axes.any(|(&stride, &size)| stride == 0 && size > 1) {
+        let repeats = axes.any(|(&stride, &size)| stride == 0 && size > 1);
+        // The functions of `lib/integer` have the type of the copy's elements.
+        let integer = input.pending().and_then(|lazy| lazy.extent().integer);
+        if repeats || integer.is_some_and(|integer| integer.wgsl() != input.dtype().wgsl()) {
             return SmallVec::new();
         }
         let is_dense = input.layout().dense_order().is_some();
@@ -400,7 +403,9 @@ impl Map {
         }
         let mut copies = Vec::new();
         if self.expr == CONVERSION && computation.in_words() {
-            copies.extend(prologue::samples(strided.iter().copied(), 0));
+            let repeats = |map: &&StridedMap| map.inner.is_some_and(|inner| inner.broadcast[0]);
+            let others = strided.iter().filter(|map| !repeats(map)).copied();
+            copies.extend(prologue::samples(others, 0));
             copies.extend(prologue::samples([PackedMap { computation, in_place: None }], 0));
         }
         let in_place = (0..inputs.len()).filter(|&index| inputs[index] == self.out_type).map(Some);

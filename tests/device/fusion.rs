@@ -501,13 +501,36 @@ fn copies_compute_what_they_copy() {
             floats(Tensor::cat(parts.into(), 0))
         };
         set_fusion(false);
-        let expected = [assign(false), assign(true), concatenated(), repeated()];
+        // A whole part that is needed later, and shared operands.
+        let held = || {
+            let part = x.clone().exp() + 1.0;
+            let all = Tensor::cat(
+                vec![part.clone(), part.clone().swap_dims(0, 1).reshape([40, 2, 16])],
+                0,
+            );
+            [floats(all), floats(part)].concat()
+        };
+        // Integers become elements of other types on their way.
+        let integers = || {
+            let indices = Tensor::<Wgsl, 1, Int>::arange(0..64, &device);
+            let rows = indices.clone().remainder_scalar(5).float();
+            let rest = (indices.clone() / 7).float();
+            let masks =
+                [indices.clone().remainder_scalar(2).equal_elem(0), indices.clone().lower_elem(9)];
+            let masks = Tensor::cat(masks.into(), 0).float();
+            let ints = Tensor::cat(vec![indices.clone().remainder_scalar(3), indices], 0).float();
+            floats(Tensor::cat(vec![rows, rest, masks, ints], 0))
+        };
+        let expected =
+            [assign(false), assign(true), concatenated(), repeated(), held(), integers()];
         set_fusion(true);
         let mut found = Vec::new();
         let computed = launches(&runtime, &device, || found.push(assign(false)));
         let kept = launches(&runtime, &device, || found.push(assign(true)));
         let joined = launches(&runtime, &device, || found.push(concatenated()));
-        found.push(repeated());
+        let repeats = launches(&runtime, &device, || found.push(repeated()));
+        found.push(held());
+        found.push(integers());
         for (found, expected) in found.concat().iter().zip(expected.concat()) {
             let error = (found - expected).abs() / (1.0 + expected.abs());
             assert!(error < 1e-5, "{found} instead of {expected} on {device}");
@@ -519,7 +542,8 @@ fn copies_compute_what_they_copy() {
             (3, 3),
             "{joined:#?}"
         );
-        assert_eq!(count(&joined, "out:y"), 0, "written for nobody: {joined:#?}");
+        assert_eq!(count(&joined, "out:y"), 0, "an unneeded result is written: {joined:#?}");
+        assert_eq!(count(&repeats, "input0=["), 0, "{repeats:#?}");
     }
 }
 

@@ -5,8 +5,8 @@
 //!   components overwrite each other. No software adapter shows this.
 //! - A comparison of a value with itself, or with infinity or NaN. Metal compiles with fast math,
 //!   which assumes that neither exists. `is_nan` and `is_inf` test the bits instead.
-//! - A local array of a type that parameters or buffers have, too: naga gives both one type, with a layout, which SPIR-V
-//!   does not allow for locals.
+//! - A local array of a type that parameters or buffers have, too: naga gives both one type, with a layout, which
+//!   SPIR-V does not allow for locals.
 //! - Zeros of two aliases of one type: naga defines the function that returns them twice in HLSL.
 //! - A stride divided as an unsigned number. Negative strides wrap, so the quotient is a large
 //!   positive number. Adapters that compute addresses in 32 bits hide this.
