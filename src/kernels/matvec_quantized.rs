@@ -156,18 +156,15 @@ pub(crate) fn matvec_quantized(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let of = |bits, words, team, vectors| {
+    let of = |bits, (team, words), vectors| {
         [false, true].map(|minima| MatvecQuantizedKernel { bits, words, minima, team, vectors })
     };
     let kernels = [4, 8].into_iter().flat_map(|bits| {
-        let vectors = || (0..=MAX_VECTORS.ilog2()).map(|log| 1 << log);
-        let words = policy::gpu_words_per_load(bits);
-        let on_gpus = policy::gpu_teams_of_integers().flat_map(move |team| {
-            vectors().flat_map(move |vectors| of(bits, words, team, vectors))
+        let on_gpus = policy::gpu_loads_of_integers(bits).flat_map(move |loads| {
+            (0..=MAX_VECTORS.ilog2()).flat_map(move |log| of(bits, loads, 1 << log))
         });
-        let words = policy::software_words_per_load();
         let on_software =
-            policy::software_teams_of_integers().flat_map(move |team| of(bits, words, team, 1));
+            policy::software_loads_of_integers().flat_map(move |loads| of(bits, loads, 1));
         on_gpus.chain(on_software)
     });
     let kernels: Vec<_> = kernels.collect();

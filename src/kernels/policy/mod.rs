@@ -250,24 +250,14 @@ pub(crate) fn all_holding_teams(min_loads: usize, max: u32) -> impl Iterator<Ite
     gpu::holding_teams(min_loads, max).chain(software::TEAMS_ALONG.map(|team| (team, 0)))
 }
 
-/// Returns every choice of [`Policy::team_of_integers`] on software adapters.
-pub(crate) fn software_teams_of_integers() -> impl Iterator<Item = Team> {
-    software::TEAMS_OF_INTEGERS.into_iter()
+/// Returns every choice of [`Policy::team_of_integers`] and [`Policy::words_per_load`] on software adapters.
+pub(crate) fn software_loads_of_integers() -> impl Iterator<Item = (Team, u32)> {
+    software::TEAMS_OF_INTEGERS.map(|team| (team, software::WORDS_PER_LOAD)).into_iter()
 }
 
-/// Returns every choice of [`Policy::team_of_integers`] on GPUs.
-pub(crate) fn gpu_teams_of_integers() -> impl Iterator<Item = Team> {
-    gpu::teams_of_integers()
-}
-
-/// Returns [`Policy::words_per_load`] on GPUs.
-pub(crate) fn gpu_words_per_load(bits: u32) -> u32 {
-    gpu::words_per_load(bits)
-}
-
-/// Returns [`Policy::words_per_load`] on software adapters.
-pub(crate) fn software_words_per_load() -> u32 {
-    software::WORDS_PER_LOAD
+/// Returns every choice of [`Policy::team_of_integers`] and [`Policy::words_per_load`] on GPUs.
+pub(crate) fn gpu_loads_of_integers(bits: u32) -> impl Iterator<Item = (Team, u32)> {
+    gpu::teams_of_integers().map(move |team| (team, gpu::words_per_load(bits)))
 }
 
 /// Returns the teams of [`Policy::team_along`] on GPUs.
