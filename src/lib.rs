@@ -142,7 +142,7 @@ pub use autodiff::Autodiff;
 pub use backend::debug;
 pub use backend::{
     RandomState, TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open,
-    random_state, reset_fallbacks, set_random_state, tune,
+    random_state, reset_fallbacks, set_random_state, skip_warm_up, tune,
 };
 pub use device::WgslDevice;
 pub use kernels::fusion::set_fusion;

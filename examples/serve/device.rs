@@ -42,6 +42,14 @@ impl SharedDevice {
         self.device
     }
 
+    /// Loads a model. No kernel is to compile while a client waits.
+    fn load<M>(&self, open: impl FnOnce() -> Result<M>) -> Result<M> {
+        attempt(|| {
+            burn_wgsl::skip_warm_up(&self.device)?;
+            open()
+        })
+    }
+
     fn times_closed(&self) -> u64 {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +85,7 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
     /// Returns the error of `open`.
     pub fn new(device: SharedDevice, mut open: F) -> Result<Self> {
         let closed = device.times_closed();
-        let model = attempt(&mut open)?;
+        let model = device.load(&mut open)?;
         Ok(Self { device, open, model: Some(model), closed, failures: 0 })
     }
 
@@ -118,7 +126,7 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
             self.model = None;
             self.device.close(self.closed)?;
             self.closed = self.device.times_closed();
-            match attempt(&mut self.open) {
+            match self.device.load(&mut self.open) {
                 Ok(model) => self.model = Some(model),
                 Err(error) => log::warn!("the model could not be loaded: {error:#}"),
             }

@@ -279,6 +279,23 @@ pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
     }
 }
 
+/// Makes a software adapter use its fastest kernels from now on, until it is closed.
+///
+/// Otherwise a software adapter first runs kernels that compile quickly, for about a second of work, so that short
+/// programs end sooner. Then the faster kernels compile in the middle of the work, and some of them sum in another
+/// order. Call it before the first batch in a program that answers requests, and in one whose results must not depend
+/// on how long it has run. `BURN_WGSL_WARM=1` does the same for a whole process. GPUs and the CPU have no warm-up.
+///
+/// # Errors
+///
+/// Returns an error if the device cannot be opened; in a browser, await [`open`] first.
+pub fn skip_warm_up(device: &WgslDevice) -> Result<(), RuntimeError> {
+    if let ResolvedDevice::Adapter(index) = device.resolve()? {
+        Runtime::of(index)?.skip_warm_up();
+    }
+    Ok(())
+}
+
 /// Closes a device and releases its GPU. Its tensors become invalid. The next use opens the device
 /// again; in a browser, only [`open`] does. Does nothing for the CPU.
 ///

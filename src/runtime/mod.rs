@@ -226,8 +226,8 @@ pub struct Runtime {
     work_dispatched: AtomicU64,
     /// Whether kernels for software adapters are used.
     software: bool,
-    /// Whether the device counts as warmed up from the start.
-    skip_warm_up: bool,
+    /// Whether the device counts as warmed up.
+    skip_warm_up: AtomicBool,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -296,7 +296,7 @@ impl Runtime {
             max_binding,
             work_dispatched: AtomicU64::new(0),
             software,
-            skip_warm_up: variables::WARM.is_on(),
+            skip_warm_up: AtomicBool::new(variables::WARM.is_on()),
             gpu,
         }
     }
@@ -330,7 +330,12 @@ impl Runtime {
     /// device. The warm-up is a fixed amount of work, which takes a software adapter about a
     /// second. With `BURN_WGSL_WARM=1` every device is warmed up from the start.
     pub fn is_warmed_up(&self) -> bool {
-        self.skip_warm_up || self.work_dispatched() > WARM_UP_WORK
+        self.skip_warm_up.load(Ordering::Relaxed) || self.work_dispatched() > WARM_UP_WORK
+    }
+
+    /// From now on, the device is warmed up.
+    pub fn skip_warm_up(&self) {
+        self.skip_warm_up.store(true, Ordering::Relaxed);
     }
 
     /// Returns the tuning results for this adapter.

@@ -84,6 +84,19 @@ fn an_invalid_tuning_variable_is_reported_and_ignored() {
     assert!("sometimes".parse::<Tuning>().is_err());
 }
 
+/// In a process of its own: other tests' work warms the device up.
+#[test]
+fn the_warm_up_of_a_software_adapter_can_be_skipped() {
+    if software().is_some() {
+        let mut step = test_alone!("multiply_before_and_after_warm_up");
+        step.env("BURN_WGSL_TUNING", "off");
+        for variable in ["TILING", "WARM", "AS_GPU"] {
+            step.env_remove(format!("BURN_WGSL_{variable}"));
+        }
+        common::assert_success(&step.output().expect("the test program starts"));
+    }
+}
+
 /// Returns the software adapter, if there is one.
 fn software() -> Option<WgslDevice> {
     common::devices().into_iter().find(|device| *device == WgslDevice::Software)
@@ -135,4 +148,15 @@ fn multiply() {
     set_tuning(Tuning::Off);
     let built_in = a.matmul(b).into_data();
     tuned.assert_approx_eq::<f32>(&built_in, burn::tensor::Tolerance::absolute(1e-3));
+}
+
+#[test]
+#[ignore = "a step of the tests above"]
+fn multiply_before_and_after_warm_up() {
+    let uses_vec4 = || matmul_variants().contains("VEC4");
+    assert!(!uses_vec4(), "the first kernel compiles quickly");
+    burn_wgsl::skip_warm_up(&WgslDevice::Software).expect("the software adapter is open");
+    assert!(uses_vec4(), "the warm-up was skipped");
+    burn_wgsl::close(&WgslDevice::Software).expect("the software adapter exists");
+    assert!(!uses_vec4(), "another opening warms up");
 }
