@@ -9,7 +9,6 @@ use burn_backend::DType;
 use super::rules::Rule;
 use super::{MatmulPrecision, Precision};
 use crate::device::WgslDevice;
-use crate::tensor::checked_len;
 use crate::variables;
 
 /// What a scope decides.
@@ -160,11 +159,16 @@ pub(crate) struct FloatOperands {
 
 impl FloatOperands {
     /// Adds an operand of an op under a rule.
-    pub fn see(&mut self, rule: Rule, device: WgslDevice, dtype: DType, shape: &[usize]) {
+    pub fn see(
+        &mut self,
+        rule: Rule,
+        device: WgslDevice,
+        dtype: DType,
+        elements: impl FnOnce() -> usize,
+    ) {
         self.device.get_or_insert(device);
         if matches!(rule, Rule::Product | Rule::Gradient) {
-            let elements = checked_len(shape).unwrap_or(usize::MAX);
-            self.elements = self.elements.saturating_add(elements);
+            self.elements = self.elements.saturating_add(elements());
         }
         if *self.first.get_or_insert(dtype) != dtype {
             self.other = Some(dtype);

@@ -100,7 +100,7 @@ pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) -> Option<
     each(&mut |tensor, role| {
         if role != Role::Bias {
             let primitive = &tensor.primitive;
-            seen.see(rule, primitive.device(), primitive.dtype(), &primitive.shape());
+            seen.see(rule, primitive.device(), primitive.dtype(), || primitive.elements());
         }
     });
     let types = seen.cast_types(rule);

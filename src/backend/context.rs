@@ -385,7 +385,7 @@ impl RowOperand for WgslTensor {
             dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
             dtype if dtype.is_float() => {
                 context.float.get_or_insert(dtype);
-                context.floats.see(context.rule, self.device(), dtype, &self.shape());
+                context.floats.see(context.rule, self.device(), dtype, || self.elements());
             }
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }
@@ -410,7 +410,7 @@ impl RowOperand for WgslTensor {
 
     fn into_cpu(self, context: &OpContext) -> FlexTensor {
         let tensor = match self.storage {
-            Storage::Cpu(tensor) => tensor,
+            Storage::Cpu(tensor) => *tensor,
             storage => {
                 check_can_fall_back(context.op);
                 let tensor = WgslTensor::new(context.device(), storage);
@@ -450,7 +450,7 @@ impl OpOutput for WgslTensor {
             tensor
         };
         if !context.on_gpu() {
-            return Self::new(device, Storage::Cpu(observed(tensor)));
+            return Self::new(device, Storage::Cpu(Box::new(observed(tensor))));
         }
         let data = HostData::new(tensor.into_data());
         let data = data.unwrap_or_else(|error| fail(context.op, &device, &error));
@@ -483,7 +483,7 @@ impl RowOperand for WgslQuantizedTensor {
 
     fn into_cpu(self, context: &OpContext) -> FlexQTensor {
         match self.storage {
-            QuantizedStorage::Cpu(tensor) => tensor,
+            QuantizedStorage::Cpu(tensor) => *tensor,
             storage => {
                 check_can_fall_back(context.op);
                 let tensor = Self::new(context.device(), storage);
@@ -506,7 +506,7 @@ impl OpOutput for WgslQuantizedTensor {
         if context.on_gpu() && kernel_format(tensor.scheme()).is_some() {
             return upload_quantized(cpu_data(tensor), &context.device(), context.op);
         }
-        Self::new(context.device(), QuantizedStorage::Cpu(tensor))
+        Self::new(context.device(), QuantizedStorage::Cpu(Box::new(tensor)))
     }
 }
 

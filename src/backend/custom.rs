@@ -40,7 +40,7 @@ pub(crate) fn on_gpu(name: &'static str, tensor: WgslTensor) -> Result<Tensor, S
     match tensor.storage {
         Storage::Gpu(tensor) => Ok(tensor),
         Storage::Cpu(tensor) => {
-            let dtype = burn_backend::TensorMetadata::dtype(&tensor);
+            let dtype = burn_backend::TensorMetadata::dtype(&*tensor);
             Err(format!("{dtype:?}, which the device does not store"))
         }
     }

@@ -143,7 +143,7 @@ impl FloatTensorOps<Wgsl> for Wgsl {
     /// As Burn's, but autocast computes squares in f32, too.
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
         let mut operands = FloatOperands::default();
-        operands.see(Rule::Full, lhs.device(), lhs.dtype(), &lhs.shape());
+        operands.see(Rule::Full, lhs.device(), lhs.dtype(), || lhs.elements());
         let lhs = match operands.cast_types(Rule::Full) {
             Some([dtype, _]) => Self::float_cast(lhs, dtype.into()),
             None => lhs,

@@ -7,6 +7,7 @@ use burn_std::quantization::{
     QuantLevel, QuantMode, QuantParam, QuantScheme, QuantStore, QuantValue,
 };
 use burn_std::{BoolStore, Shape};
+use smallvec::SmallVec;
 
 use crate::cpu::{FlexQTensor, FlexTensor};
 use crate::device::{CAN_BLOCK, WgslDevice};
@@ -36,6 +37,14 @@ impl WgslTensor {
     /// Returns the device, by its canonical selector.
     pub(crate) fn device(&self) -> WgslDevice {
         self.device
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn elements(&self) -> usize {
+        match &self.storage {
+            Storage::Gpu(tensor) => tensor.len(),
+            Storage::Cpu(tensor) => tensor::checked_len(&tensor.shape()).unwrap_or(usize::MAX),
+        }
     }
 
     /// Returns whether two tensors are in the same memory, or will be when they are computed.
@@ -70,7 +79,8 @@ impl WgslTensor {
 #[derive(Debug, Clone)]
 pub(crate) enum Storage {
     Gpu(Tensor),
-    Cpu(FlexTensor),
+    /// Boxed: tensors on GPUs are moved more quickly.
+    Cpu(Box<FlexTensor>),
 }
 
 impl WgslTensor {
@@ -94,7 +104,7 @@ impl TensorMetadata for WgslTensor {
 
     fn shape(&self) -> Shape {
         match &self.storage {
-            Storage::Gpu(tensor) => Shape::from(tensor.shape().to_vec()),
+            Storage::Gpu(tensor) => Shape::new_raw(SmallVec::from_slice(tensor.shape())),
             Storage::Cpu(tensor) => tensor.shape(),
         }
     }
@@ -199,7 +209,7 @@ impl WgslQuantizedTensor {
 #[derive(Debug, Clone)]
 pub(crate) enum QuantizedStorage {
     Gpu(Box<GpuQuantized>),
-    Cpu(FlexQTensor),
+    Cpu(Box<FlexQTensor>),
 }
 
 /// A quantised tensor on a GPU, and Burn's scheme for its format.
@@ -263,7 +273,9 @@ impl TensorMetadata for WgslQuantizedTensor {
 
     fn shape(&self) -> Shape {
         match &self.storage {
-            QuantizedStorage::Gpu(tensor) => Shape::from(tensor.values.shape().to_vec()),
+            QuantizedStorage::Gpu(tensor) => {
+                Shape::new_raw(SmallVec::from_slice(tensor.values.shape()))
+            }
             QuantizedStorage::Cpu(tensor) => tensor.shape(),
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn try_upload(
             Storage::Gpu(uploaded.map_err(|error| error.to_string())?)
         }
         None if !HAS_CPU => fail_without_cpu(op),
-        None => Storage::Cpu(observed(data.into_flex())),
+        None => Storage::Cpu(Box::new(observed(data.into_flex()))),
     };
     Ok(WgslTensor::new(*device, storage))
 }
@@ -319,7 +319,7 @@ pub(crate) fn upload_quantized(
             QuantizedStorage::Gpu(Box::new(tensor))
         }
         _ if !HAS_CPU => fail_without_cpu(op),
-        _ => QuantizedStorage::Cpu(data.into_flex()),
+        _ => QuantizedStorage::Cpu(Box::new(data.into_flex())),
     };
     WgslQuantizedTensor::new(*device, storage)
 }
@@ -426,7 +426,7 @@ async fn read_with_quantized(
         let device = tensor.device();
         let on_gpu = |tensor| WgslTensor::new(device, Storage::Gpu(tensor));
         pending.push(match tensor.storage {
-            QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(tensor)),
+            QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(*tensor)),
             QuantizedStorage::Gpu(tensor) => {
                 let GpuQuantized { values, scheme } = *tensor;
                 let (shape, format) = (values.shape().to_vec(), values.format());

@@ -603,10 +603,11 @@ pub(super) fn broadcast_strides(layout: Option<&Layout>) -> [i32; 4] {
 /// Returns the tensor with rows of whole vec4s, padded with zeros if necessary. Copies it only if
 /// its rows are not contiguous or not aligned to vec4s.
 pub(super) fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
-    let Layout { strides, offset, shape } = tensor.layout();
+    let layout = tensor.layout();
+    let (shape, strides) = (&layout.shape, &layout.strides);
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
     let width = shape[3];
-    if width % 4 == 0 && strides[3] == 1 && offset % 4 == 0 && (0..3).all(aligned) {
+    if width % 4 == 0 && strides[3] == 1 && layout.offset % 4 == 0 && (0..3).all(aligned) {
         return Ok(tensor);
     }
     if width % 4 == 0 {

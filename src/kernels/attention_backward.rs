@@ -15,7 +15,6 @@ use crate::kernels::fusion::prologue;
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, div_up, variants_of};
-use crate::kernels::matvec::leading_axes;
 use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
@@ -253,7 +252,7 @@ fn stats(out: Tensor, grad: &Tensor, log_sums: Tensor) -> Result<Tensor> {
     };
     let (count, len) = (batch * heads * queries, width / 4);
     let stats = Tensor::empty(out.runtime(), &[count, 4], DType::F32)?;
-    let rows = [&out, &grad].map(|operand| leading_axes(operand.layout(), 3));
+    let rows = [&out, &grad].map(|operand| operand.layout().leading(3));
     Launch {
         kernel: &StatsKernel,
         inputs: &[&out, &grad, &log_sums],

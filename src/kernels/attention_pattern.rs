@@ -241,18 +241,17 @@ pub(crate) fn of_scores(tensor: &Tensor) -> Option<AttentionPattern> {
 fn mask_of(filled: &Lazy, scores: &Tensor) -> Option<Tensor> {
     let args = filled.args();
     let [_, Arg { storage, dtype, layout, padding: None }] = &args[..] else { return None };
-    let mut layout = match layout {
-        Some(layout) => Layout::clone(layout),
+    let layout = match layout {
+        Some(layout) => layout.clone(),
         None => Layout::contiguous(scores.shape()),
     };
     // The op may have had another shape.
     (layout.shape[..] == *scores.shape()).then_some(())?;
     // One row for all heads, for example.
-    for axis in 0..layout.shape.len() {
-        if layout.strides[axis] == 0 {
-            layout.shape[axis] = 1;
-        }
-    }
+    let layout = layout.edited(|shape, strides| {
+        let repeated = shape.iter_mut().zip(strides).filter(|(_, stride)| **stride == 0);
+        repeated.for_each(|(size, _)| *size = 1);
+    });
     let mask = Tensor::of_storage(scores.runtime(), storage.clone(), layout, *dtype);
     (!mask.is_foreign()).then_some(mask)
 }

@@ -17,7 +17,7 @@ pub(crate) mod definition;
 pub(crate) mod geometry;
 pub(crate) mod padded_input;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::conv::geometry::{
     ConvGeometry, TOO_LARGE, Window, addressable_window, kernel_extent, spatial_sizes,
@@ -276,11 +276,11 @@ pub fn im2col(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Ten
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
     let [_, out_h, out_w] = g.output;
-    let windows = Layout {
-        shape: [g.images, channels, kernel[0], kernel[1], out_h, out_w].as_slice().into(),
-        strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w].as_slice().into(),
-        offset: x.layout().offset,
-    };
+    let windows = Layout::new(
+        smallvec![g.images, channels, kernel[0], kernel[1], out_h, out_w],
+        smallvec![n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w],
+        x.layout().offset,
+    );
     views::reshape(x.view(windows), &[g.images, channels * g.taps(), out_h * out_w])
 }
 

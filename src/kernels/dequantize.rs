@@ -92,12 +92,12 @@ fn convert(
     };
     let is_whole = has_all_words && layout.dense_order().is_some() && !layout.shape.contains(&0);
     if is_enabled() && is_whole && block.is_multiple_of(values) {
-        let shape = [blocks, block / values, values];
+        let all = Layout::contiguous(&[blocks, block / values, values]);
         let words = words.view(Layout::contiguous(&[blocks, block / values, 1]));
         let scales = scales.map(|scales| scales.view(Layout::contiguous(&[blocks, 1, 1])));
         let all = match scales {
-            Some(scales) => pending::defer(&scaled(format.bits), [words, scales], &shape)?,
-            None => pending::defer(&unpacked(format.bits), [words], &shape)?,
+            Some(scales) => pending::defer(&scaled(format.bits), [words, scales], all)?,
+            None => pending::defer(&unpacked(format.bits), [words], all)?,
         };
         return Ok(all.view(layout.clone()));
     }
@@ -134,7 +134,7 @@ pub fn bytes(words: &Tensor, shape: &[usize], dtype: DType) -> Result<Tensor> {
     let count = words.len();
     let map = if dtype == DType::I8 { unpacked(8) } else { unsigned_bytes() };
     let words = words.view(Layout::contiguous(&[count, 1]));
-    let all = pending::defer(&map, [words], &[count, 4])?;
+    let all = pending::defer(&map, [words], Layout::contiguous(&[count, 4]))?;
     Ok(all.bitcast(dtype).view(Layout::contiguous(shape)))
 }
 
@@ -213,11 +213,7 @@ fn repeated(runtime: &Arc<Runtime>, arg: &Arg, len: usize, times: usize) -> Opti
     let Arg { storage, dtype, layout: Some(layout), padding: None } = arg else { return None };
     storage.memory()?;
     let inner = layout.strides.iter().rposition(|&stride| stride != 0).map_or(0, |axis| axis + 1);
-    let outer = Layout {
-        shape: layout.shape[..inner].into(),
-        strides: layout.strides[..inner].into(),
-        offset: layout.offset,
-    };
+    let outer = layout.leading(inner);
     let repeats: usize = layout.shape[inner..].iter().product();
     let is_repeated = outer.is_packed() && (outer.len(), repeats) == (len, times);
     let elements = Layout::contiguous(&[len]);

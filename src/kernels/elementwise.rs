@@ -16,7 +16,7 @@ use crate::kernels::ops::table::{self, OperandForm, Reference, Row};
 use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Expr, Kernel, Runtime, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
+use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
 
 // Variants of the shader differ in their `Params`: there is one source for each struct.
 const TEXT: &str = wgsl!("../../shaders/elementwise/elementwise.wgsl");
@@ -191,19 +191,21 @@ impl Map {
             })?;
             shape = Cow::Owned(broadcast.to_vec());
         }
-        let runtime = inputs[0].runtime().clone();
+        let runtime = inputs[0].runtime();
         if is_enabled()
             && !shape.contains(&0)
-            && !parts::exceed_binding(&runtime, &shape, self.out_type)
+            && !parts::exceed_binding(runtime, &shape, self.out_type)
             && !parts::any_oversized(&inputs)
         {
-            let shape: Shape = shape[..].into();
-            return pending::defer(self, inputs, &shape);
+            let same = inputs.iter().find(|input| input.shape() == &shape[..]);
+            let layout = same
+                .map_or_else(|| Layout::contiguous(&shape), |input| input.layout().packed());
+            return pending::defer(self, inputs, layout);
         }
         let in_place = self.in_place_input(&inputs, &shape);
         let out = match in_place {
             Some(index) => inputs[index].clone(),
-            None => Tensor::empty(&runtime, &shape, self.out_type)?,
+            None => Tensor::empty(runtime, &shape, self.out_type)?,
         };
         self.write(&inputs, &out, in_place)?;
         Ok(out)

@@ -11,7 +11,7 @@ use crate::kernels::ops::cases::{Case, below, bools, cases, ints, permuted};
 use crate::kernels::{cast, copy, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
+use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 static GATHER: Source =
     Source::new::<GatherParams>("gather", wgsl!("../../shaders/gather/gather.wgsl"));
@@ -73,8 +73,10 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         });
     }
     // The tensor in the shape of the result: the kernel adds the position along the axis.
-    let mut base = Layout { shape: indices.shape().into(), ..tensor.layout().clone() };
-    base.strides[axis] = 0;
+    let base = tensor.layout().edited(|shape, strides| {
+        *shape = indices.shape().into();
+        strides[axis] = 0;
+    });
     Launch {
         kernel: &GatherKernel { dtype: tensor.dtype() },
         inputs: &[&indices, &tensor],

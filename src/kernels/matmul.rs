@@ -11,7 +11,7 @@ use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
 use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
-use crate::kernels::matvec::{Order, leading_axes, matvec};
+use crate::kernels::matvec::{Order, matvec};
 use crate::kernels::matvec_quantized::matvec_quantized;
 use crate::kernels::ops::cases::{Case, cases, ints, permuted};
 use crate::kernels::ops::table::rows;
@@ -514,7 +514,7 @@ pub fn linear_shape(x: &[usize], weight: &[usize], bias: Option<&[usize]>) -> Re
 /// Returns the walk over the matrices of the batch: where they start in lhs (y) and rhs (z).
 fn batch_walk(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Walk> {
     let starts = |tensor: &Tensor| {
-        let starts = leading_axes(tensor.layout(), batch.len());
+        let starts = tensor.layout().leading(batch.len());
         starts.expand(batch).ok_or_else(|| Error::Shape {
             lhs: lhs.shape().to_vec(),
             rhs: rhs.shape().to_vec(),

@@ -2,7 +2,6 @@
 
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, parts, variants_of};
-use crate::kernels::matvec::leading_axes;
 use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::policy;
 use crate::kernels::policy::strategy::GemmSizes;
@@ -63,23 +62,17 @@ pub struct Int8<'a> {
 impl Int8<'_> {
     /// Returns the layout of the words, if neighbours along `axis` are in the same word.
     fn words_along(&self, axis: usize) -> Option<Layout> {
-        let mut layout = self.layout.clone();
-        let is_whole = layout.shape[axis].is_multiple_of(4) && layout.offset.is_multiple_of(4);
-        if layout.strides[axis] != 1 || !is_whole {
-            return None;
-        }
-        layout.shape[axis] /= 4;
-        layout.offset /= 4;
-        for (other, stride) in layout.strides.iter_mut().enumerate() {
-            if other == axis || layout.shape[other] == 1 {
-                continue;
-            }
-            if *stride % 4 != 0 {
-                return None;
-            }
-            *stride /= 4;
-        }
-        Some(layout)
+        let layout = &self.layout;
+        let others = || (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] != 1);
+        let is_whole = layout.strides[axis] == 1
+            && layout.shape[axis].is_multiple_of(4)
+            && layout.offset.is_multiple_of(4)
+            && others().all(|other| layout.strides[other] % 4 == 0);
+        let words = layout.edited(|shape, strides| {
+            shape[axis] /= 4;
+            others().for_each(|other| strides[other] /= 4);
+        });
+        is_whole.then(|| words.at(layout.offset / 4))
     }
 }
 
@@ -116,7 +109,7 @@ pub fn matmul_int8(a: Int8<'_>, b: Int8<'_>) -> Result<Option<Tensor>> {
     let along_k = b.words_along(rank - 2);
     let b_transposed = along_k.is_some();
     let Some(b_words) = along_k.or_else(|| b.words_along(rank - 1)) else { return Ok(None) };
-    let starts = |words: &Layout| leading_axes(words, rank - 2).expand(&batch);
+    let starts = |words: &Layout| words.leading(rank - 2).expand(&batch);
     let (Some(a_starts), Some(b_starts)) = (starts(&a_words), starts(&b_words)) else {
         return Ok(None);
     };

@@ -102,7 +102,7 @@ pub(crate) fn matvec(
     let ((a, a_layout), (x, x_layout)) = (matrices, vectors);
     // The number of axes before the matrices.
     let batch = a_layout.rank() - 2;
-    let (a_starts, x_starts) = (leading_axes(a_layout, batch), leading_axes(x_layout, batch));
+    let (a_starts, x_starts) = (a_layout.leading(batch), x_layout.leading(batch));
     let (rows, len) = (a_layout.shape[batch], a_layout.shape[batch + 1]);
     let (a_row, a_step) = (a_layout.strides[batch], a_layout.strides[batch + 1]);
     let vectors = x_layout.shape[batch];
@@ -196,15 +196,6 @@ pub(super) fn prologues(
         false => drop(vectors.buffer()?),
     }
     Ok(inputs.into_iter().map(|input| (input, Reads::AnyNumber)).collect())
-}
-
-/// Returns the layout of the first `count` axes: where the rest of the tensor starts.
-pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
-    Layout {
-        shape: layout.shape[..count].into(),
-        strides: layout.strides[..count].into(),
-        offset: layout.offset,
-    }
 }
 
 /// Returns every variant that the family can dispatch.

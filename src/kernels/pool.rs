@@ -323,12 +323,13 @@ fn lines_of_windows(
     let image = views::narrow(x.clone(), along, 0, inside)?;
     let padded = views::cat(vec![filled(padding)?, image, filled(after)?], along)?;
     let padded = views::packed(padded)?;
-    let mut lines = padded.layout().clone();
-    let step = lines.strides[along];
-    lines.shape[along] = windows;
-    lines.strides[along] = stride.cast_signed() * step;
-    lines.shape.push(taps);
-    lines.strides.push(dilation.cast_signed() * step);
+    let lines = padded.layout().edited(|shape, strides| {
+        let step = strides[along];
+        shape[along] = windows;
+        strides[along] = stride.cast_signed() * step;
+        shape.push(taps);
+        strides.push(dilation.cast_signed() * step);
+    });
     Ok(padded.view(lines))
 }
 

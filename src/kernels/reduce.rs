@@ -308,7 +308,7 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
         return in_halves(kind, &tensor, axes, axis);
     }
     let outer = tensor.layout().permute(&outer_axes);
-    let inner = Layout { offset: 0, ..tensor.layout().permute(axes) };
+    let inner = tensor.layout().permute(axes).at(0);
     let out = reduce(kind, &tensor, &outer, &inner)?;
     let splits = out.len() / outer.len().max(1);
     if kind.is_arg() && splits > 1 {
@@ -464,11 +464,7 @@ impl<'a> LineLayout<'a> {
     /// Returns whether the lines are aligned groups of four neighbours in memory.
     fn neighbouring_lines(&self) -> bool {
         let Some(last) = self.outer.shape.len().checked_sub(1) else { return false };
-        let rest = Layout {
-            shape: self.outer.shape[..last].into(),
-            strides: self.outer.strides[..last].into(),
-            offset: 0,
-        };
+        let rest = self.outer.leading(last).at(0);
         self.outer.strides[last] == 1
             && self.outer.shape[last].is_multiple_of(4)
             && aligned(&rest)

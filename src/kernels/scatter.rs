@@ -102,9 +102,10 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
 fn scatter_in_order(axis: usize, out: Tensor, indices: &Tensor, values: &Tensor) -> Result<Tensor> {
     // The start of each line: the axis is reduced to its first element.
     let line_starts = |layout: &Layout| {
-        let mut layout = Layout { shape: values.shape().into(), ..layout.clone() };
-        layout.shape[axis] = 1;
-        layout
+        layout.edited(|shape, _| {
+            *shape = values.shape().into();
+            shape[axis] = 1;
+        })
     };
     let out_starts = line_starts(out.layout());
     let index_starts = line_starts(indices.layout());

@@ -1,5 +1,8 @@
 //! Tensor layouts and views: shapes, strides and offsets, all in elements.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use smallvec::{SmallVec, smallvec};
 
 /// Sizes of the axes, outermost first.
@@ -7,16 +10,32 @@ pub type Shape = SmallVec<[usize; 6]>;
 /// Distance in elements between neighbours along each axis.
 pub type Strides = SmallVec<[isize; 6]>;
 
-/// The positions of a tensor's elements in its buffer.
+/// The positions of a tensor's elements in its buffer. Clones share the axes, so that tensors are moved and cloned
+/// quickly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
+    axes: Arc<Axes>,
+    /// The position of the element at index zero of every axis.
+    pub offset: usize,
+}
+
+/// The axes of a layout.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Axes {
     /// Sizes of the axes.
     pub shape: Shape,
     /// Distance in elements between neighbours along each axis; negative for flipped axes, zero for
     /// expanded axes.
     pub strides: Strides,
-    /// The position of the element at index zero of every axis.
-    pub offset: usize,
+    is_contiguous: bool,
+}
+
+impl Deref for Layout {
+    type Target = Axes;
+
+    fn deref(&self) -> &Axes {
+        &self.axes
+    }
 }
 
 /// One axis of a slice: the indices `start + i * step` for `i` in `0..len`.
@@ -38,6 +57,12 @@ impl SliceAxis {
 }
 
 impl Layout {
+    /// Returns the layout of axes of these sizes and strides.
+    pub fn new(shape: Shape, strides: Strides, offset: usize) -> Self {
+        let is_contiguous = are_contiguous(&shape, &strides);
+        Self { axes: Arc::new(Axes { shape, strides, is_contiguous }), offset }
+    }
+
     /// Returns the packed layout of a shape: row-major, without gaps, offset zero.
     pub fn contiguous(shape: &[usize]) -> Self {
         let mut strides: Strides = smallvec![1; shape.len()];
@@ -45,7 +70,44 @@ impl Layout {
             // Wraps only if the tensor is empty: then no stride is used.
             strides[axis - 1] = strides[axis].wrapping_mul(shape[axis].max(1) as isize);
         }
-        Self { shape: shape.into(), strides, offset: 0 }
+        let axes = Axes { shape: Shape::from_slice(shape), strides, is_contiguous: true };
+        Self { axes: Arc::new(axes), offset: 0 }
+    }
+
+    /// Returns the packed layout of the same shape.
+    #[must_use]
+    pub fn packed(&self) -> Self {
+        let mut next = 1isize;
+        let mut axes = self.shape.iter().zip(&self.strides).rev();
+        // Axes of one element may have any stride; those of new tensors have that of their neighbours.
+        let are_those = axes.all(|(&size, &stride)| {
+            let expected = next;
+            next = next.wrapping_mul(size.max(1) as isize);
+            stride == expected
+        });
+        if are_those { self.clone().at(0) } else { Self::contiguous(&self.shape) }
+    }
+
+    /// Returns the layout with another offset.
+    #[must_use]
+    pub fn at(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// Returns the layout with other sizes and strides, at the same offset.
+    #[must_use]
+    pub fn edited(&self, edit: impl FnOnce(&mut Shape, &mut Strides)) -> Self {
+        let mut shape = Shape::from_slice(&self.shape);
+        let mut strides = Strides::from_slice(&self.strides);
+        edit(&mut shape, &mut strides);
+        Self::new(shape, strides, self.offset)
+    }
+
+    /// Returns the layout of the first `count` axes.
+    #[must_use]
+    pub fn leading(&self, count: usize) -> Self {
+        let (shape, strides) = (&self.shape[..count], &self.strides[..count]);
+        Self::new(Shape::from_slice(shape), Strides::from_slice(strides), self.offset)
     }
 
     /// Returns the number of axes.
@@ -81,17 +143,7 @@ impl Layout {
 
     /// Returns whether the elements are in row-major order without gaps, at any offset.
     pub fn is_contiguous(&self) -> bool {
-        if self.is_empty() {
-            return true;
-        }
-        let mut expected = 1;
-        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
-            if size != 1 && stride != expected {
-                return false;
-            }
-            expected *= size as isize;
-        }
-        true
+        self.is_contiguous
     }
 
     /// Returns the order of the axes in which the layout is packed; `None` if there is none.
@@ -113,38 +165,32 @@ impl Layout {
     /// Returns the layout of the same memory in elements of twice the size, each of two neighbours along the last axis;
     /// `None` if some of them would hold an element that is not next to the other.
     pub fn pairs(&self) -> Option<Self> {
-        let mut pairs = self.clone();
-        let (last, outer) = pairs.shape.split_last_mut()?;
-        let (step, strides) = pairs.strides.split_last_mut()?;
-        let mut outer = outer.iter().zip(strides.iter_mut());
-        let fits = *step == 1
+        let (last, outer) = self.shape.split_last()?;
+        let (&step, strides) = self.strides.split_last()?;
+        let fits = step == 1
             && last.is_multiple_of(2)
-            && pairs.offset.is_multiple_of(2)
-            && outer.all(|(&size, stride)| size == 1 || *stride % 2 == 0);
-        if !fits {
-            return None;
-        }
-        *last /= 2;
-        strides.iter_mut().for_each(|stride| *stride /= 2);
-        pairs.offset /= 2;
-        Some(pairs)
+            && self.offset.is_multiple_of(2)
+            && outer.iter().zip(strides).all(|(&size, stride)| size == 1 || stride % 2 == 0);
+        let pairs = self.edited(|shape, strides| {
+            shape[outer.len()] /= 2;
+            strides[..outer.len()].iter_mut().for_each(|stride| *stride /= 2);
+        });
+        fits.then(|| pairs.at(self.offset / 2))
     }
 
     /// Reorders the axes: axis `i` of the result is axis `axes[i]` of `self`.
     pub fn permute(&self, axes: &[usize]) -> Self {
-        Self {
-            shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
-            strides: axes.iter().map(|&axis| self.strides[axis]).collect(),
-            offset: self.offset,
-        }
+        let shape = axes.iter().map(|&axis| self.shape[axis]).collect();
+        let strides = axes.iter().map(|&axis| self.strides[axis]).collect();
+        Self::new(shape, strides, self.offset)
     }
 
     /// Swaps two axes.
     pub fn swap(&self, a: usize, b: usize) -> Self {
-        let mut out = self.clone();
-        out.shape.swap(a, b);
-        out.strides.swap(a, b);
-        out
+        self.edited(|shape, strides| {
+            shape.swap(a, b);
+            strides.swap(a, b);
+        })
     }
 
     /// Expands axes of size one and adds leading axes, with stride zero, to broadcast to `shape`.
@@ -160,31 +206,29 @@ impl Layout {
                 return None;
             }
         }
-        Some(Self { shape: shape.into(), strides, offset: self.offset })
+        Some(Self::new(Shape::from_slice(shape), strides, self.offset))
     }
 
     /// Selects the elements `start..start + len` along an axis.
     #[must_use]
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Self {
-        let mut out = self.clone();
-        out.shape[axis] = len;
-        out.offset = out.offset.wrapping_add_signed(start as isize * out.strides[axis]);
-        out
+        let offset = self.offset.wrapping_add_signed(start as isize * self.strides[axis]);
+        self.edited(|shape, _| shape[axis] = len).at(offset)
     }
 
     /// Slices the leading axes by `axes`. The remaining axes are unchanged.
     pub fn slice(&self, axes: &[SliceAxis]) -> Self {
-        let mut out = self.clone();
         let mut offset = self.offset as isize;
-        for (axis, slice) in axes.iter().enumerate() {
-            if slice.len > 0 {
-                offset += slice.start as isize * self.strides[axis];
+        let sliced = self.edited(|shape, strides| {
+            for (axis, slice) in axes.iter().enumerate() {
+                if slice.len > 0 {
+                    offset += slice.start as isize * strides[axis];
+                }
+                shape[axis] = slice.len;
+                strides[axis] *= slice.step;
             }
-            out.shape[axis] = slice.len;
-            out.strides[axis] *= slice.step;
-        }
-        out.offset = offset as usize;
-        out
+        });
+        sliced.at(offset as usize)
     }
 
     /// Reverses the given axes.
@@ -203,13 +247,13 @@ impl Layout {
     /// The size of the axis becomes the number of windows, and a last axis of size `size` is added.
     /// Windows can overlap in memory.
     pub fn unfold(&self, axis: usize, size: usize, step: usize) -> Self {
-        let mut out = self.clone();
         let len = self.shape[axis];
-        out.shape[axis] = if len < size { 0 } else { (len - size) / step + 1 };
-        out.strides[axis] *= step as isize;
-        out.shape.push(size);
-        out.strides.push(self.strides[axis]);
-        out
+        self.edited(|shape, strides| {
+            shape[axis] = if len < size { 0 } else { (len - size) / step + 1 };
+            strides[axis] *= step as isize;
+            shape.push(size);
+            strides.push(self.strides[axis]);
+        })
     }
 
     /// Reshapes without a copy. The row-major order of the elements is unchanged.
@@ -218,9 +262,7 @@ impl Layout {
     /// the same number of elements.
     pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         if self.is_contiguous() {
-            let mut out = Self::contiguous(shape);
-            out.offset = self.offset;
-            return Some(out);
+            return Some(Self::contiguous(shape).at(self.offset));
         }
         // Split the old and the new axes into the smallest groups with equal numbers of elements.
         // The old axes of each group must be mergeable into one axis with a single stride.
@@ -263,8 +305,23 @@ impl Layout {
             }
             old_axis += 1;
         }
-        Some(Self { shape: shape.into(), strides, offset: self.offset })
+        Some(Self::new(Shape::from_slice(shape), strides, self.offset))
     }
+}
+
+/// Returns whether axes are in row-major order without gaps.
+fn are_contiguous(shape: &[usize], strides: &[isize]) -> bool {
+    if shape.contains(&0) {
+        return true;
+    }
+    let mut expected = 1;
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if size != 1 && stride != expected {
+            return false;
+        }
+        expected *= size as isize;
+    }
+    true
 }
 
 /// Returns the number of elements of a shape, or `None` if it overflows. A shape with a size of
@@ -350,9 +407,9 @@ mod tests {
         assert_eq!(layout.flip(&[0, 1]).range(), Some((0, 12)));
         assert_eq!(layout.narrow(1, 1, 2).range(), Some((1, 11)));
         assert_eq!(Layout::contiguous(&[3, 0]).range(), Some((0, 0)));
-        let below = Layout { offset: 3, ..layout.flip(&[0]) };
+        let below = layout.flip(&[0]).at(3);
         assert_eq!(below.range(), None);
-        let overflowing = Layout { shape: smallvec![3], strides: smallvec![isize::MAX], offset: 0 };
+        let overflowing = Layout::new(smallvec![3], smallvec![isize::MAX], 0);
         assert_eq!(overflowing.range(), None);
     }
 

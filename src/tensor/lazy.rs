@@ -49,7 +49,7 @@ pub(crate) struct Arg {
     /// The type as which the elements are read.
     pub dtype: DType,
     /// The layout, of the shape of the result; `None` if it is packed.
-    pub layout: Option<Box<Layout>>,
+    pub layout: Option<Layout>,
     /// Which elements of the result have an element of the argument, if not all. It is packed then.
     pub padding: Option<Box<Padding>>,
 }

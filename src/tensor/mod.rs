@@ -134,7 +134,7 @@ impl Tensor {
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
-    /// Creates a packed tensor that is computed when its memory is first needed.
+    /// Creates a tensor of a packed layout that is computed when its memory is first needed.
     ///
     /// # Errors
     ///
@@ -142,14 +142,15 @@ impl Tensor {
     #[inline(always)]
     pub(crate) fn lazy(
         runtime: &Arc<Runtime>,
-        shape: &[usize],
+        layout: Layout,
         expression: Expression,
         args: SmallVec<[Arg; 2]>,
         extent: Extent,
         compute: Compute,
     ) -> Result<Self> {
-        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
-        let bytes = checked_bytes(shape, dtype)?;
+        debug_assert!(layout.is_packed());
+        let dtype = expression.dtype;
+        let bytes = checked_bytes(&layout.shape, dtype)?;
         runtime.check_binding(bytes)?;
         let storage = Storage::Lazy(Lazy::new(runtime, bytes, expression, args, extent, compute));
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
@@ -327,7 +328,7 @@ impl Tensor {
             rhs: layout.shape.to_vec(),
             rule: "the second must broadcast to the first",
         })?;
-        let layout = (!layout.is_packed()).then(|| Box::new(layout));
+        let layout = (!layout.is_packed()).then_some(layout);
         Ok(Arg { storage, dtype, layout, padding: None })
     }
 
@@ -342,7 +343,7 @@ impl Tensor {
         is_whole.then(|| Self {
             runtime: self.runtime.clone(),
             storage: storage.clone(),
-            layout: Layout::clone(layout),
+            layout: layout.clone(),
             dtype: *dtype,
         })
     }

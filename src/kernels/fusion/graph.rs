@@ -52,7 +52,7 @@ pub(crate) struct Leaf {
     pub memory: Arc<Allocation>,
     pub dtype: DType,
     /// The layout; `None` if it is packed.
-    pub layout: Option<Box<Layout>>,
+    pub layout: Option<Layout>,
     pub padding: Option<Box<Padding>>,
     /// The number of arguments of this graph that refer to it.
     references: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Leaf {
 impl Leaf {
     /// Returns the index of the first element in the memory.
     pub fn offset(&self) -> usize {
-        self.layout.as_deref().map_or(0, |layout| layout.offset)
+        self.layout.as_ref().map_or(0, |layout| layout.offset)
     }
 
     /// Returns whether all of it is read, in its order.

@@ -50,7 +50,8 @@ impl<'a> PendingResult<'a> {
     }
 }
 
-/// Returns the pending result of an elementwise computation. The inputs broadcast to `shape`.
+/// Returns the pending result of an elementwise computation. The inputs broadcast to the shape of `layout`, which is
+/// packed.
 ///
 /// # Errors
 ///
@@ -59,7 +60,7 @@ impl<'a> PendingResult<'a> {
 pub(crate) fn defer<const N: usize>(
     map: &Map,
     inputs: [Tensor; N],
-    shape: &[usize],
+    layout: Layout,
 ) -> Result<Tensor> {
     let runtime = inputs[0].runtime().clone();
     let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
@@ -69,9 +70,9 @@ pub(crate) fn defer<const N: usize>(
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
         }
-        args.push(input.into_arg(shape)?);
+        args.push(input.into_arg(&layout.shape)?);
     }
-    defer_args(map, &runtime, args, shape)
+    defer_args(map, &runtime, args, layout)
 }
 
 /// Returns the input of an op that does more than convert it: what a larger op might replace is computed by itself, so
@@ -83,7 +84,7 @@ fn by_itself(input: Tensor) -> Result<Tensor> {
     }
     let Some(replaceable) = input.converts_replaceable() else { return Ok(input) };
     let converted = Map::new(CONVERSION, input.dtype());
-    let converted = defer(&converted, [replaceable.by_itself()?], input.shape())?;
+    let converted = defer(&converted, [replaceable.by_itself()?], input.layout().clone())?;
     Ok(converted)
 }
 
@@ -91,13 +92,13 @@ fn defer_args(
     map: &Map,
     runtime: &Arc<Runtime>,
     args: SmallVec<[Arg; 2]>,
-    shape: &[usize],
+    layout: Layout,
 ) -> Result<Tensor> {
-    let len = shape.iter().product();
-    let mut extent = extent(shape, len, &args)?;
+    let len = layout.len();
+    let mut extent = extent(&layout.shape, len, &args)?;
     extent.signature = signature(map, &args);
     let keeps_much = extent.kept > max_kept_bytes(len);
-    let result = pending(map, runtime, shape, len, args, extent)?;
+    let result = pending(map, runtime, layout, args, extent)?;
     if keeps_much {
         // Pending, a small result would keep large operands alive.
         result.buffer()?;
@@ -112,7 +113,7 @@ fn defer_args(
 /// Returns an error if the result is too large.
 pub(crate) fn defer_fill(map: &Map, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
     let extent = Extent { ops: 1, signature: signature(map, &[]), ..Extent::default() };
-    pending(map, runtime, shape, shape.iter().product(), SmallVec::new(), extent)
+    pending(map, runtime, Layout::contiguous(shape), SmallVec::new(), extent)
 }
 
 /// Returns the pending result of a computation whose input, which must be packed, is a part of each
@@ -129,7 +130,7 @@ pub(crate) fn defer_padded(
 ) -> Result<Tensor> {
     let runtime = input.runtime().clone();
     let args = SmallVec::from_iter([input.into_padded_arg(padding)?]);
-    defer_args(map, &runtime, args, shape)
+    defer_args(map, &runtime, args, Layout::contiguous(shape))
 }
 
 /// Returns whether a tensor is a pending constant with bits of zero.
@@ -241,8 +242,7 @@ fn take_inputs(
 fn pending(
     map: &Map,
     runtime: &Arc<Runtime>,
-    shape: &[usize],
-    len: usize,
+    layout: Layout,
     args: SmallVec<[Arg; 2]>,
     extent: Extent,
 ) -> Result<Tensor> {
@@ -252,9 +252,9 @@ fn pending(
         dtype: map.out_type,
         scalars: map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect(),
         scalar_type: map.scalar_type,
-        len,
+        len: layout.len(),
     };
-    Tensor::lazy(runtime, shape, expression, args, extent, compute)
+    Tensor::lazy(runtime, layout, expression, args, extent, compute)
 }
 
 /// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
@@ -282,7 +282,7 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
                 extent.kept += memory.kept_bytes();
             }
             let walks = |layout: &Layout| Access::without_strides(layout).is_none();
-            if arg.layout.as_deref().is_some_and(walks) {
+            if arg.layout.as_ref().is_some_and(walks) {
                 extent.walked = Some(shape.into());
             }
             continue;

@@ -396,12 +396,8 @@ fn run_bits(layout: &Layout) -> Option<u32> {
     let repeated = axes.take_while(|&(&size, &stride)| size == 1 || stride == 0).count();
     let (outer, inner) = layout.shape.split_at(layout.rank() - repeated);
     let len: usize = inner.iter().product();
-    let elements = Layout {
-        shape: outer.into(),
-        strides: layout.strides[..outer.len()].into(),
-        offset: layout.offset,
-    };
-    (len >= 4 && len.is_power_of_two() && elements.is_packed()).then(|| len.ilog2())
+    let is_packed = || layout.leading(outer.len()).is_packed();
+    (len >= 4 && len.is_power_of_two() && is_packed()).then(|| len.ilog2())
 }
 
 /// Returns how a tensor is read of which the merged axes have these strides.

@@ -35,7 +35,7 @@ pub(crate) fn each(
         .zip(strides)
         .map(|(tensor, strides)| {
             let offset = tensor.layout().offset;
-            tensor.view(Layout { shape: shape.clone(), strides, offset })
+            tensor.view(Layout::new(shape.clone(), strides, offset))
         })
         .collect();
     each_half(&merged, work)
@@ -59,7 +59,7 @@ pub(crate) fn longest_axis(tensor: &Tensor) -> Option<usize> {
     if !tensor.is_oversized() {
         return None;
     }
-    let Layout { shape, strides, .. } = tensor.layout();
+    let (shape, strides) = (&tensor.layout().shape, &tensor.layout().strides);
     let extent = |&axis: &usize| shape[axis].saturating_sub(1) * strides[axis].unsigned_abs();
     (0..shape.len()).max_by_key(extent).filter(|axis| extent(axis) > 0)
 }
