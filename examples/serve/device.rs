@@ -42,7 +42,7 @@ impl SharedDevice {
         self.device
     }
 
-    /// Loads a model. No kernel is to compile while a client waits.
+    /// Loads a model, after which no kernels of a warm-up are left to compile while a client waits.
     fn load<M>(&self, open: impl FnOnce() -> Result<M>) -> Result<M> {
         attempt(|| {
             burn_wgsl::skip_warm_up(&self.device)?;
@@ -82,7 +82,7 @@ impl<M, F: FnMut() -> Result<M>> Reopened<M, F> {
     ///
     /// # Errors
     ///
-    /// Returns the error of `open`.
+    /// Returns the error of `open`, or of the device.
     pub fn new(device: SharedDevice, mut open: F) -> Result<Self> {
         let closed = device.times_closed();
         let model = device.load(&mut open)?;

@@ -279,17 +279,20 @@ pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
     }
 }
 
-/// Makes a software adapter use its fastest kernels from now on, until it is closed.
+/// Makes a software adapter use the kernels of a warmed-up one from now on, until it is closed or lost.
 ///
-/// Otherwise a software adapter first runs kernels that compile quickly, for about a second of work, so that short
-/// programs end sooner. Then the faster kernels compile in the middle of the work, and some of them sum in another
-/// order. Call it before the first batch in a program that answers requests, and in one whose results must not depend
-/// on how long it has run. `BURN_WGSL_WARM=1` does the same for a whole process. GPUs and the CPU have no warm-up.
+/// Otherwise a software adapter first runs kernels that compile quickly, for about a second of
+/// work, so that short programs end sooner. Then faster kernels are compiled in the middle of the
+/// work, and some round differently. Call this function before the first batch in a program that
+/// answers requests, and in a program whose results must not depend on how long it has run. It is
+/// needed for each device that the program opens; `BURN_WGSL_WARM=1` does the same for all devices
+/// of a process. GPUs and the CPU have no warm-up.
 ///
 /// # Errors
 ///
-/// Returns an error if the device cannot be opened; in a browser, await [`open`] first.
-pub fn skip_warm_up(device: &WgslDevice) -> Result<(), RuntimeError> {
+/// Returns an error if there is no such device, or it cannot be opened; in a browser, await
+/// [`open`] first.
+pub fn skip_warm_up(device: &WgslDevice) -> Result<(), DeviceError> {
     if let ResolvedDevice::Adapter(index) = device.resolve()? {
         Runtime::of(index)?.skip_warm_up();
     }

@@ -79,7 +79,7 @@ impl WgslTensor {
 #[derive(Debug, Clone)]
 pub(crate) enum Storage {
     Gpu(Tensor),
-    /// Boxed: tensors on GPUs are moved more quickly.
+    /// Boxed, so that a tensor on a GPU is no larger than it must be.
     Cpu(Box<FlexTensor>),
 }
 

@@ -607,7 +607,7 @@ pub(super) fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
     let (shape, strides) = (&layout.shape, &layout.strides);
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
     let width = shape[3];
-    if width % 4 == 0 && strides[3] == 1 && layout.offset % 4 == 0 && (0..3).all(aligned) {
+    if width % 4 == 0 && strides[3] == 1 && layout.offset.is_multiple_of(4) && (0..3).all(aligned) {
         return Ok(tensor);
     }
     if width % 4 == 0 {

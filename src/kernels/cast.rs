@@ -148,7 +148,11 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     let runtime = tensor.runtime();
     let oversized = tensor.is_oversized() || parts::exceed_binding(runtime, tensor.shape(), to);
     if is_enabled() && !tensor.is_empty() && !oversized {
-        return pending::defer(&Map::new(CONVERSION, to), [tensor.clone()], tensor.layout().packed());
+        return pending::defer(
+            &Map::new(CONVERSION, to),
+            [tensor.clone()],
+            tensor.layout().packed(),
+        );
     }
     let out = Tensor::empty(runtime, tensor.shape(), to)?;
     match oversized {

@@ -198,8 +198,8 @@ impl Map {
             && !parts::any_oversized(&inputs)
         {
             let same = inputs.iter().find(|input| input.shape() == &shape[..]);
-            let layout = same
-                .map_or_else(|| Layout::contiguous(&shape), |input| input.layout().packed());
+            let layout =
+                same.map_or_else(|| Layout::contiguous(&shape), |input| input.layout().packed());
             return pending::defer(self, inputs, layout);
         }
         let in_place = self.in_place_input(&inputs, &shape);

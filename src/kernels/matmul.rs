@@ -88,6 +88,7 @@ impl Kernel for MatmulIntKernel {
 }
 
 /// Returns whether a kernel of a float product reads its operands in vec4s; `None` for other kernels.
+#[cfg(feature = "train")]
 pub(crate) fn reads_vec4(kernel: &Variant) -> Option<bool> {
     let is_product = kernel.source.name == MATMUL.name;
     is_product.then(|| kernel.defs.iter().any(|(name, _)| *name == "VEC4"))

@@ -7,7 +7,7 @@ use crate::kernels::policy;
 use crate::kernels::policy::strategy::GemmSizes;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Layout, Result, Shape, Tensor, broadcast};
+use crate::tensor::{DType, Layout, Result, Shape, Strides, Tensor, broadcast};
 
 static MATMUL_INT8: Source = Source::new::<MatmulInt8Params>(
     "matmul_int8",
@@ -63,16 +63,17 @@ impl Int8<'_> {
     /// Returns the layout of the words, if neighbours along `axis` are in the same word.
     fn words_along(&self, axis: usize) -> Option<Layout> {
         let layout = &self.layout;
-        let others = || (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] != 1);
+        let others =
+            || (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] != 1);
         let is_whole = layout.strides[axis] == 1
             && layout.shape[axis].is_multiple_of(4)
             && layout.offset.is_multiple_of(4)
             && others().all(|other| layout.strides[other] % 4 == 0);
-        let words = layout.edited(|shape, strides| {
+        let in_words = |shape: &mut Shape, strides: &mut Strides| {
             shape[axis] /= 4;
             others().for_each(|other| strides[other] /= 4);
-        });
-        is_whole.then(|| words.at(layout.offset / 4))
+        };
+        is_whole.then(|| layout.edited(in_words).at(layout.offset / 4))
     }
 }
 

@@ -62,10 +62,6 @@ impl DeferredWork {
         let mut owned = Vec::new();
         let mut list = self.list.lock();
         list.work.retain(|(_, work)| {
-            // Most were dropped.
-            if work.strong_count() == 0 {
-                return false;
-            }
             let work = work.upgrade();
             let pending = work.as_ref().is_some_and(|work| !work.is_recorded());
             owned.extend(work);

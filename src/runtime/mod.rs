@@ -109,6 +109,7 @@ pub use origin::{
 pub use panics::{OpPanic, attempt, panic_message};
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
+#[cfg(feature = "train")]
 pub(crate) use readback::StartedRead;
 pub(crate) use reports::Flows;
 pub use shader::{
@@ -226,7 +227,7 @@ pub struct Runtime {
     work_dispatched: AtomicU64,
     /// Whether kernels for software adapters are used.
     software: bool,
-    /// Whether the device counts as warmed up.
+    /// Whether the device counts as warmed up before it has done the work of a warm-up.
     skip_warm_up: AtomicBool,
 }
 
@@ -328,12 +329,13 @@ impl Runtime {
     ///
     /// Kernels that take long to compile, or that serve fewer cases, pay off only on a warmed-up
     /// device. The warm-up is a fixed amount of work, which takes a software adapter about a
-    /// second. With `BURN_WGSL_WARM=1` every device is warmed up from the start.
+    /// second. After [`skip_warm_up`](Self::skip_warm_up), or with
+    /// `BURN_WGSL_WARM=1`, there is none.
     pub fn is_warmed_up(&self) -> bool {
         self.skip_warm_up.load(Ordering::Relaxed) || self.work_dispatched() > WARM_UP_WORK
     }
 
-    /// From now on, the device is warmed up.
+    /// Marks the device as warmed up.
     pub fn skip_warm_up(&self) {
         self.skip_warm_up.store(true, Ordering::Relaxed);
     }

@@ -79,13 +79,13 @@ impl Layout {
     pub fn packed(&self) -> Self {
         let mut next = 1isize;
         let mut axes = self.shape.iter().zip(&self.strides).rev();
-        // Axes of one element may have any stride; those of new tensors have that of their neighbours.
-        let are_those = axes.all(|(&size, &stride)| {
+        // An axis of size one may have any stride. In a new tensor, it is the product of the inner sizes.
+        let is_canonical = axes.all(|(&size, &stride)| {
             let expected = next;
             next = next.wrapping_mul(size.max(1) as isize);
             stride == expected
         });
-        if are_those { self.clone().at(0) } else { Self::contiguous(&self.shape) }
+        if is_canonical { self.clone().at(0) } else { Self::contiguous(&self.shape) }
     }
 
     /// Returns the layout with another offset.
@@ -171,11 +171,11 @@ impl Layout {
             && last.is_multiple_of(2)
             && self.offset.is_multiple_of(2)
             && outer.iter().zip(strides).all(|(&size, stride)| size == 1 || stride % 2 == 0);
-        let pairs = self.edited(|shape, strides| {
+        let halve = |shape: &mut Shape, strides: &mut Strides| {
             shape[outer.len()] /= 2;
             strides[..outer.len()].iter_mut().for_each(|stride| *stride /= 2);
-        });
-        fits.then(|| pairs.at(self.offset / 2))
+        };
+        fits.then(|| self.edited(halve).at(self.offset / 2))
     }
 
     /// Reorders the axes: axis `i` of the result is axis `axes[i]` of `self`.
@@ -319,7 +319,8 @@ fn are_contiguous(shape: &[usize], strides: &[isize]) -> bool {
         if size != 1 && stride != expected {
             return false;
         }
-        expected *= size as isize;
+        // Wraps only where positions overflow: no tensor has such a layout.
+        expected = size.cast_signed().wrapping_mul(expected);
     }
     true
 }
@@ -509,6 +510,26 @@ mod tests {
             assert!(layout.is_packed() && layout.swap(0, 2).is_packed(), "{shape:?}");
         }
         assert_eq!(checked_len(&[huge, huge]), None);
+        let outer = Layout::contiguous(&[huge, huge, 0]).leading(2);
+        assert!(!outer.is_empty() && outer.strides.iter().all(|&stride| stride == 0), "{outer:?}");
+    }
+
+    #[test]
+    fn a_packed_layout_is_that_of_a_new_tensor() {
+        let axis_of_one = Layout::new(smallvec![1, 4], smallvec![7, 1], 0);
+        assert!(axis_of_one.is_packed());
+        let base = Layout::contiguous(&[2, 3, 4]);
+        for layout in [
+            axis_of_one,
+            base.swap(0, 2),
+            base.narrow(0, 1, 1),
+            base.clone().at(5),
+            Layout::contiguous(&[1 << 40, 1 << 40, 0]),
+            Layout::contiguous(&[]),
+            base,
+        ] {
+            assert_eq!(layout.packed(), Layout::contiguous(&layout.shape), "{layout:?}");
+        }
     }
 
     #[test]

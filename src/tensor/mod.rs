@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{
-    Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse, strided_len,
+    Axes, Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse,
+    strided_len,
 };
 
 pub(crate) use description::{describe, described, description};
@@ -32,6 +33,10 @@ pub struct Tensor {
     layout: Layout,
     dtype: DType,
 }
+
+// Ops move tensors often. Larger ones are moved by calls of memcpy.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Tensor>() <= 48);
 
 /// The memory of a tensor.
 #[derive(Clone)]
@@ -148,7 +153,7 @@ impl Tensor {
         extent: Extent,
         compute: Compute,
     ) -> Result<Self> {
-        debug_assert!(layout.is_packed());
+        debug_assert_eq!(layout, Layout::contiguous(&layout.shape));
         let dtype = expression.dtype;
         let bytes = checked_bytes(&layout.shape, dtype)?;
         runtime.check_binding(bytes)?;

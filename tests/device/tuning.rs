@@ -156,6 +156,8 @@ fn multiply_before_and_after_warm_up() {
     let uses_vec4 = || matmul_variants().contains("VEC4");
     assert!(!uses_vec4(), "the first kernel compiles quickly");
     burn_wgsl::skip_warm_up(&WgslDevice::Software).expect("the software adapter is open");
+    burn_wgsl::skip_warm_up(&WgslDevice::Cpu).expect("the CPU has nothing to skip");
+    assert!(burn_wgsl::skip_warm_up(&WgslDevice::Gpu(99)).is_err());
     assert!(uses_vec4(), "the warm-up was skipped");
     burn_wgsl::close(&WgslDevice::Software).expect("the software adapter exists");
     assert!(!uses_vec4(), "another opening warms up");

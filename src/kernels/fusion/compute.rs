@@ -11,9 +11,7 @@ use crate::kernels::fusion::program::{MAX_WORDS, Overwrite, Program, Words};
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use};
 use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
 use crate::kernels::policy;
-use crate::runtime::{
-    Allocation, Deferred, Flows, Runtime, RuntimeError, current_origin, set_origin,
-};
+use crate::runtime::{Allocation, Flows, Runtime, RuntimeError, current_origin, set_origin};
 use crate::tensor::{Epilogue, Lazy};
 
 /// The maximum number of expressions in an epilogue, without conversions. It is compiled for each
@@ -176,7 +174,7 @@ fn with_epilogue(
     if is_long || refused || epilogue.is_some_and(|epilogue| !has_i32 || !launch.fits(epilogue)) {
         // The launch alone. A batch computes the rest of this and of similar graphs.
         let mut first = smallvec![lazy.clone()];
-        first.extend(launches_like(root));
+        add_launches_like(root, &mut first);
         return Ok(NextStep::After(first));
     }
     if let Some(compilation) = compilation {
@@ -203,13 +201,23 @@ fn with_epilogue(
     Ok(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results: outputs }]))
 }
 
-/// Returns the pending launches that lead to results with the signature of `root`.
-fn launches_like(root: &Arc<Lazy>) -> impl Iterator<Item = Arc<Lazy>> {
-    let candidates = root.runtime().deferred_like(root.extent().signature);
-    let lazy = |work: Arc<dyn Deferred>| work.into_any().downcast::<Lazy>().ok();
-    let graphs = candidates.into_iter().filter_map(lazy).filter_map(|lazy| Graph::of(&lazy));
-    graphs.flat_map(|graph| {
-        let nodes = graph.nodes.into_iter().filter(|node| node.lazy.is_launch());
-        nodes.map(|node| node.lazy)
-    })
+/// Adds the pending launches that lead to results with the signature of `root`.
+fn add_launches_like(root: &Arc<Lazy>, launches: &mut SmallVec<[Arc<Lazy>; 2]>) {
+    for candidate in root.runtime().deferred_like(root.extent().signature) {
+        if let Ok(lazy) = candidate.into_any().downcast::<Lazy>() {
+            add_launches(&lazy, launches);
+        }
+    }
+}
+
+/// Adds the pending launches that lead to a result. Its extent bounds the number of calls.
+fn add_launches(lazy: &Arc<Lazy>, launches: &mut SmallVec<[Arc<Lazy>; 2]>) {
+    if lazy.is_launch() && lazy.memory().is_none() {
+        launches.push(lazy.clone());
+    }
+    for arg in lazy.args().iter() {
+        if let Some(lazy) = arg.storage.pending() {
+            add_launches(lazy, launches);
+        }
+    }
 }

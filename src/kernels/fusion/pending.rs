@@ -84,7 +84,7 @@ fn by_itself(input: Tensor) -> Result<Tensor> {
     }
     let Some(replaceable) = input.converts_replaceable() else { return Ok(input) };
     let converted = Map::new(CONVERSION, input.dtype());
-    let converted = defer(&converted, [replaceable.by_itself()?], input.layout().clone())?;
+    let converted = defer(&converted, [replaceable.by_itself()?], input.layout().packed())?;
     Ok(converted)
 }
 
