@@ -13,9 +13,10 @@ use smallvec::SmallVec;
 
 pub use dtype::DType;
 pub use error::{Error, Result};
+#[cfg(feature = "internals")]
+pub use layout::Axes;
 pub use layout::{
-    Axes, Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse,
-    strided_len,
+    Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse, strided_len,
 };
 
 pub(crate) use description::{describe, described, description};
