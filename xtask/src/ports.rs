@@ -2,6 +2,8 @@
 //!
 //! Each is a workspace of its own, with its own lock file: it patches one of Burn's packages.
 
+use std::path::PathBuf;
+
 use xtask::process::root;
 
 use crate::options::Options;
@@ -18,7 +20,9 @@ pub fn run() -> Result<(), String> {
     let folder = root().join("ports");
     let entries = std::fs::read_dir(&folder)
         .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
-    for port in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+    // The other folders are what all of them share.
+    let has_manifest = |path: &PathBuf| path.join("Cargo.toml").is_file();
+    for port in entries.flatten().map(|entry| entry.path()).filter(has_manifest) {
         workspace::check(&port, &options)?;
     }
     Ok(())
