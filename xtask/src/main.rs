@@ -26,6 +26,7 @@ mod tint;
 mod units;
 mod validate;
 mod vulkan;
+mod watch;
 mod web;
 mod workspace;
 
@@ -49,6 +50,8 @@ Commands:
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
   ports     Check and test the crates for other versions of Burn
+  watch     Build and test with the newest releases of Burn, wgpu and naga, in a copy of the
+            last commit, and write a report (needs the network)
   mpi       Check and test the package for MPI jobs
             (needs an MPI library and libclang, and installs them on Debian as root)
   scaling   Simulate the exchange of gradients between up to 1,024 machines
@@ -142,6 +145,10 @@ fn main() -> ExitCode {
             None => report(ports::run()),
             Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask ports`")),
         },
+        "watch" if !wants_help => match args.first() {
+            None => report(watch::run()),
+            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask watch`")),
+        },
         "mpi" if !wants_help => match args.first() {
             None => report(mpi::run()),
             Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask mpi`")),
@@ -170,7 +177,7 @@ fn main() -> ExitCode {
             }
         },
         "test" | "tint" | "gpus" | "mpi" | "pack" | "ports" | "scaling" | "soak" | "validate"
-        | "vulkan" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        | "vulkan" | "watch" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
