@@ -1,4 +1,4 @@
-//! The time of a training step with Burn 0.22, beside Burn 0.21, on the same device:
+//! The time of a training step with the port's release of Burn, beside Burn 0.21, on the same device:
 //! `BURN_WGSL_DEVICE=... cargo bench --bench step`.
 //!
 //! Both train a CNN for images of 28 x 28 with Adam, in turns, from the same weights.
@@ -27,7 +27,7 @@ fn weights(seed: usize, count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(weight).collect()
 }
 
-mod with_022 {
+mod with_release {
     use burn::module::{Module, Param};
     use burn::nn::conv::{Conv2d, Conv2dConfig};
     use burn::nn::loss::CrossEntropyLossConfig;
@@ -200,7 +200,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let (mut old, mut new) = (with_021::run(), with_022::run());
+    let (mut old, mut new) = (with_021::run(), with_release::run());
     let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for index in 0..TURNS {
         // Each is the first in half of the turns.
@@ -223,9 +223,9 @@ fn main() {
     let [(_, a), (_, b)] = [turn(&mut old), turn(&mut new)];
     let [old, new] = times.map(median);
     println!("Burn 0.21: {old:.2} ms a step, loss {a}");
-    println!("Burn 0.22: {new:.2} ms a step, loss {b}");
+    println!("the port: {new:.2} ms a step, loss {b}");
     println!(
-        "0.22 / 0.21: {:.3} (median of {} turns of {STEPS} steps)",
+        "the port / 0.21: {:.3} (median of {} turns of {STEPS} steps)",
         median(ratios.clone()),
         ratios.len()
     );
