@@ -96,6 +96,14 @@ macro_rules! boolean_methods_of_release {
     };
 }
 
+macro_rules! quantized_methods_of_release {
+    () => {
+        forward! {
+            q_from_data(data: TensorData, device: &Device) -> Q;
+        }
+    };
+}
+
 macro_rules! module_methods_of_release {
     () => {
         forward! {

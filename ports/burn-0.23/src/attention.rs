@@ -4,7 +4,7 @@
 use burn_backend::ops::{AttentionModuleOptions, CausalAlignment};
 use burn_backend_021 as old;
 use burn_backend_021::ops::{BoolTensorOps, FloatTensorOps, ModuleOps};
-use burn_backend_021::{Shape, TensorData, TensorMetadata};
+use burn_backend_021::{Shape, Slice, TensorData, TensorMetadata};
 use burn_wgsl::{Wgsl, WgslTensor};
 
 use crate::contract::Convert;
@@ -43,7 +43,15 @@ pub(crate) fn attention(
     if !options.is_causal || !begins_at_first || rows == columns {
         return Wgsl::attention(query, key, value, mask, bias, options.converted());
     }
-    // Burn 0.21 lets the last query see every key.
+    if rows < columns {
+        // No query sees the last keys.
+        let first = |tensor, axis| narrow(tensor, axis, rows);
+        let mask = mask.map(|mask| Wgsl::bool_slice(mask, &first_of(3, rows)));
+        let (key, value) = (first(key, 2), first(value, 2));
+        let bias = bias.map(|bias| first(bias, 3));
+        return Wgsl::attention(query, key, value, mask, bias, options.converted());
+    }
+    // With more queries than keys, Burn 0.21 hides every key from the first of them.
     let hidden: Vec<bool> =
         (0..rows).flat_map(|row| (0..columns).map(move |key| key > row)).collect();
     let hidden = TensorData::new(hidden, [1, 1, rows, columns]);
@@ -56,6 +64,16 @@ pub(crate) fn attention(
     };
     let options = AttentionModuleOptions { is_causal: false, ..options };
     Wgsl::attention(query, key, value, Some(mask), bias, options.converted())
+}
+
+/// Returns the first `len` indices of an axis, and all of the axes before it.
+fn first_of(axis: usize, len: usize) -> Vec<Slice> {
+    let before = std::iter::repeat_n(Slice::full(), axis);
+    before.chain([Slice::new(0, Some(len as isize), 1)]).collect()
+}
+
+fn narrow(tensor: WgslTensor, axis: usize, len: usize) -> WgslTensor {
+    Wgsl::float_slice(tensor, &first_of(axis, len))
 }
 
 /// Repeats each head of `[batch, heads, rows, width]`, so that there are `heads`.

@@ -7,7 +7,7 @@
 //! use it, what it costs and when it ends.
 //!
 //! - `release` is what only Burn 0.23 has. `attention`, `average`, `booleans`, `interpolation`,
-//!   `remainder` and `volumes` are its ops that Burn 0.21 does not have, or has otherwise.
+//!   `packed`, `remainder` and `volumes` are its ops that Burn 0.21 does not have, or has otherwise.
 //! - The other modules are those of all releases, in `../src`.
 
 #[macro_use]
@@ -29,6 +29,7 @@ mod handles;
 mod interpolation;
 #[path = "../../src/ops/mod.rs"]
 mod ops;
+mod packed;
 mod remainder;
 #[path = "../../src/tensor.rs"]
 mod tensor;
@@ -37,7 +38,6 @@ mod volumes;
 pub use backend::Port as Flex;
 #[doc(hidden)]
 pub use contract::Convert;
-#[doc(hidden)]
 pub use device::PortDevice;
 pub use release::FlexDevice;
 pub use tensor::{QuantizedTensor as FlexQTensor, Tensor as FlexTensor};

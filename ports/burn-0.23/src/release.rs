@@ -74,6 +74,15 @@ macro_rules! boolean_methods_of_release {
     };
 }
 
+macro_rules! quantized_methods_of_release {
+    () => {
+        fn q_from_data(data: TensorData, device: &Device) -> Q {
+            Wgsl::q_from_data(crate::packed::unpacked(data).converted(), device.converted())
+                .converted()
+        }
+    };
+}
+
 macro_rules! module_methods_of_release {
     () => {
         fn attention(

@@ -1,9 +1,11 @@
-//! Remainders with the sign of the dividend, which Burn 0.21 does not have.
+//! `fmod`, remainders with the sign of the dividend, which Burn 0.21 does not have.
 
 use burn_backend::Scalar;
 use burn_backend_021::ops::FloatTensorOps;
-use burn_backend_021::{BoolDType, Scalar as Scalar021, TensorMetadata};
-use burn_wgsl::{Wgsl, WgslTensor};
+use burn_backend_021::{
+    BoolDType, DType, Scalar as Scalar021, Shape, TensorData, TensorMetadata, read_sync,
+};
+use burn_wgsl::{Wgsl, WgslDevice, WgslTensor};
 
 use crate::contract::Convert;
 
@@ -18,29 +20,46 @@ fn magnitude(number: Scalar) -> Scalar {
 
 /// Returns the remainders of `lhs` divided by `rhs`, with the signs of `lhs`.
 pub(crate) fn of_tensors(lhs: WgslTensor, rhs: WgslTensor) -> WgslTensor {
+    if !has_exact_kernel(&lhs) {
+        return on_host(lhs, rhs);
+    }
     let magnitudes = [&lhs, &rhs].map(|operand| Wgsl::float_abs(operand.clone()));
     let [dividends, divisors] = magnitudes;
-    let remainders = with_sign(Wgsl::float_remainder(dividends, divisors), &lhs);
-    // Burn's CPU backend has no remainders of infinity.
-    let rhs = Wgsl::float_expand(rhs, remainders.shape());
-    let are_infinite = Wgsl::float_is_inf(rhs, BoolDType::Native);
-    let dividends = unchanged(Wgsl::float_expand(lhs, remainders.shape()));
-    Wgsl::float_mask_where(remainders, are_infinite, dividends)
+    with_sign(Wgsl::float_remainder(dividends, divisors), &lhs)
 }
 
 /// As [`of_tensors`], for a number.
 pub(crate) fn of_scalar(lhs: WgslTensor, rhs: Scalar) -> WgslTensor {
-    if matches!(rhs, Scalar::Float(number) if number.is_infinite()) {
-        return unchanged(lhs);
+    if !has_exact_kernel(&lhs) {
+        let (device, dtype) = (Wgsl::float_device(&lhs), lhs.dtype().into());
+        let shape = Shape::from(vec![1; lhs.rank()]);
+        return on_host(lhs, Wgsl::float_full(shape, rhs.converted(), &device, dtype));
     }
     let dividends = Wgsl::float_abs(lhs.clone());
     with_sign(Wgsl::float_remainder_scalar(dividends, magnitude(rhs).converted()), &lhs)
 }
 
-/// Returns the remainders of a division by infinity: those of infinities are NaN.
-fn unchanged(dividends: WgslTensor) -> WgslTensor {
-    let are_infinite = Wgsl::float_is_inf(dividends.clone(), BoolDType::Native);
-    Wgsl::float_mask_fill(dividends, are_infinite, Scalar021::Float(f64::NAN))
+/// Returns whether a kernel computes remainders of the tensor: exactly, as Burn 0.21's CPU backend does not.
+fn has_exact_kernel(tensor: &WgslTensor) -> bool {
+    Wgsl::float_device(tensor) != WgslDevice::Cpu && tensor.dtype() != DType::F64
+}
+
+/// Computes the remainders of a tensor that is in the host's memory. In f64, those of narrower types are exact.
+fn on_host(lhs: WgslTensor, rhs: WgslTensor) -> WgslTensor {
+    let (device, dtype) = (Wgsl::float_device(&lhs), lhs.dtype());
+    let shapes = [lhs.shape(), rhs.shape()];
+    let sizes = shapes[0].iter().zip(shapes[1].iter()).map(|(a, b)| match (*a, *b) {
+        (1, size) => size,
+        (size, _) => size,
+    });
+    let shape = Shape::from(sizes.collect::<Vec<_>>());
+    let [lhs, rhs] = [lhs, rhs].map(|operand| {
+        let read = Wgsl::float_into_data(Wgsl::float_expand(operand, shape.clone()));
+        read_sync(read).unwrap_or_else(|error| panic!("float_fmod: {error}"))
+    });
+    let remainders = lhs.iter::<f64>().zip(rhs.iter::<f64>()).map(|(a, b)| a % b);
+    let remainders = TensorData::new(remainders.collect::<Vec<_>>(), shape);
+    Wgsl::float_from_data(remainders.convert_dtype(dtype), &device)
 }
 
 /// Returns the remainders of absolute values with the signs of the dividends, which broadcast to their shape.

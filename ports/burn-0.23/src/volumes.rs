@@ -2,9 +2,9 @@
 
 use burn_backend::IntDType;
 use burn_backend::ops::{IntTensorOps as _, ModuleOps as _};
-use burn_backend_021::ops::{FloatTensorOps, IntTensorOps};
-use burn_backend_021::{Scalar, Shape, TensorMetadata, get_device_settings};
-use burn_wgsl::{Wgsl, WgslTensor};
+use burn_backend_021::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+use burn_backend_021::{BoolDType, Scalar, Shape, TensorData, TensorMetadata, get_device_settings};
+use burn_wgsl::{Wgsl, WgslDevice, WgslTensor};
 
 use crate::average::{self, Pool};
 use crate::backend::Port;
@@ -118,6 +118,7 @@ pub(crate) fn max_with_indices(x: Tensor, pool: Pool<3>, dtype: IntDType) -> (Te
     let [batch, channels, depth, height, width] = steps.output;
     let (pixels, [.., input_depth, rows, columns]) = (height * width, steps.input);
     // Which pixel of which pooled plane, in whose window the position is.
+    let (in_planes, in_lines) = (at_least_zero(in_planes), at_least_zero(in_lines));
     let chosen = Wgsl::int_reshape(in_lines, Shape::new([batch, channels, depth * pixels]));
     let in_planes =
         Wgsl::int_reshape(in_planes, Shape::new([batch, channels, input_depth * pixels]));
@@ -126,7 +127,40 @@ pub(crate) fn max_with_indices(x: Tensor, pool: Pool<3>, dtype: IntDType) -> (Te
     let plane = Wgsl::int_div_scalar(chosen, scalar(pixels.max(1)));
     let before = Wgsl::int_mul_scalar(plane, scalar(rows * columns));
     let indices = Wgsl::int_reshape(Wgsl::int_add(before, in_plane), Shape::new(steps.output));
+    let indices = match empty_windows(&pool, &steps, &device) {
+        Some(empty) => Wgsl::int_mask_fill(indices, empty, Scalar::Int(-1)),
+        None => indices,
+    };
     (output, Port::int_cast(Tensor(indices), dtype))
+}
+
+/// Windows that have only padding have the index -1 on a CPU.
+fn at_least_zero(indices: WgslTensor) -> WgslTensor {
+    Wgsl::int_clamp_min(indices, Scalar::Int(0))
+}
+
+/// Returns which windows have only padding, as those with gaps can; `None` if there are none.
+fn empty_windows(pool: &Pool<3>, steps: &Steps, device: &WgslDevice) -> Option<WgslTensor> {
+    let axes = [0, 1, 2].map(|axis| {
+        let (size, windows) = (steps.input[2 + axis], steps.output[2 + axis]);
+        let inside = pool.padding[axis]..pool.padding[axis] + size;
+        let is_empty = |window: usize| {
+            let element = |tap: usize| window * pool.stride[axis] + tap * pool.dilation[axis];
+            (0..pool.kernel[axis]).all(|tap| !inside.contains(&element(tap)))
+        };
+        (0..windows).map(is_empty).collect::<Vec<bool>>()
+    });
+    if !axes.iter().flatten().any(|is_empty| *is_empty) {
+        return None;
+    }
+    let [depths, rows, columns] = &axes;
+    let lines = depths.iter().flat_map(|depth| rows.iter().map(move |row| depth | row));
+    let empty: Vec<bool> =
+        lines.flat_map(|line| columns.iter().map(move |column| line | column)).collect();
+    let [_, _, depth, height, width] = steps.output;
+    let empty = TensorData::new(empty, [1, 1, depth, height, width]);
+    let empty = Wgsl::bool_from_data(empty, device);
+    Some(Wgsl::bool_expand(empty, Shape::new(steps.output)))
 }
 
 /// Returns the gradient for `x` from that of the largest elements and their positions.
@@ -136,5 +170,9 @@ pub(crate) fn max_backward(x: WgslTensor, grad: WgslTensor, indices: WgslTensor)
     let zeros = Wgsl::float_zeros(volumes(&shape), &Wgsl::float_device(&x), x.dtype().into());
     let indices = Wgsl::int_reshape(indices, volumes(&output));
     let grad = Wgsl::float_reshape(grad, volumes(&output));
+    // A window that has only padding has no gradient.
+    let empty = Wgsl::int_lower_elem(indices.clone(), Scalar::Int(0), BoolDType::Native);
+    let grad = Wgsl::float_mask_fill(grad, empty, Scalar::Float(0.0));
+    let indices = at_least_zero(indices);
     Wgsl::float_reshape(Wgsl::float_scatter_add(2, zeros, indices, grad), shape)
 }

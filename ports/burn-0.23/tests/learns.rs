@@ -9,5 +9,7 @@ mod models;
 
 /// The default device, and the CPU, of which burn-wgsl takes Burn 0.21's backend.
 fn devices() -> [Device; 2] {
-    [Device::default(), Device::new(PortDevice(WgslDevice::Cpu))]
+    let devices = [WgslDevice::Software, WgslDevice::Cpu].map(PortDevice);
+    assert_ne!(devices[0], devices[1], "there is a software adapter");
+    devices.map(Device::new)
 }

@@ -19,7 +19,6 @@ use super::prelude::*;
 macro_rules! quantized_methods {
     ($macro:ident) => {
         $macro! {
-            q_from_data(data: TensorData, device: &Device) -> Q;
             dequantize(tensor: Q, dtype: FloatDType) -> F;
             q_to_device(tensor: Q, device: &Device) -> Q;
             q_reshape(tensor: Q, shape: Shape) -> Q;
@@ -95,6 +94,7 @@ fn scheme_of(tensor: &F, scheme: &QuantScheme) -> QuantScheme021 {
 
 impl QTensorOps<Self> for Port {
     quantized_methods!(forward);
+    quantized_methods_of_release!();
 
     fn q_slice(tensor: Q, slices: &[Slice]) -> Q {
         Wgsl::q_slice(tensor.converted(), &slices.converted()).converted()

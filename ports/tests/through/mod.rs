@@ -167,6 +167,9 @@ impl BoolTensorOps<Self> for Through {
 
 impl QTensorOps<Self> for Through {
     quantized_methods!(back);
+    back! {
+        q_from_data(data: TensorData, device: &Device) -> Q;
+    }
 
     fn q_slice(tensor: Q, slices: &[Slice]) -> Q {
         Port::q_slice(tensor.converted(), &slices.converted()).converted()

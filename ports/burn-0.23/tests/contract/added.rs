@@ -5,7 +5,7 @@ use burn_backend::ops::{
     FloatTensorOps, IntTensorOps, InterpolateMode, InterpolateOptions, ModuleOps,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
-use burn_backend::{Backend, IntDType, Scalar, TensorData};
+use burn_backend::{IntDType, Scalar, TensorData};
 
 use crate::port::wgsl::WgslDevice;
 use crate::port::{Port, PortDevice};
@@ -276,12 +276,20 @@ fn planes_are_averaged_with_gaps() {
 
 #[test]
 fn remainders_have_the_sign_of_the_dividend() {
-    let dividends = [5.5, -5.5, 7.0, -7.0, 0.25, -1.0e6, 3.0, f32::INFINITY];
-    let divisors = [2.0, 2.0, -3.0, -3.0, 1.0, 7.0, f32::INFINITY, 2.0];
+    let dividends = [5.5, -5.5, 7.0, -7.0, 1e-8, -1.0e6, 3.0, f32::INFINITY, 0.1, 1e-3, 2e38, -3.0];
+    let divisors = [2.0, 2.0, -3.0, -3.0, 1.0, 7.0, f32::INFINITY, 2.0, 1e3, 1e5, 3e38, f32::NAN];
+    // Remainders are exact.
+    let assert_close = |label: &str, found: &[f32], expected: &[f32]| {
+        for (found, expected) in found.iter().zip(expected) {
+            let is_same = found == expected || found.is_nan() && expected.is_nan();
+            assert!(is_same, "{label}: {found}, expected {expected}");
+        }
+    };
     for device in DEVICES {
-        let [lhs, rhs] = [dividends, divisors].map(|values| floats(&values, &[8], &device));
+        let [lhs, rhs] = [dividends, divisors].map(|values| floats(&values, &[12], &device));
         let expected: Vec<f32> = dividends.iter().zip(divisors).map(|(a, b)| a % b).collect();
-        assert_close("fmod", &read(Port::float_fmod(lhs.clone(), rhs)), &expected);
+        let label = format!("fmod on {device:?}");
+        assert_close(&label, &read(Port::float_fmod(lhs.clone(), rhs)), &expected);
         for divisor in [2.5, -2.5, f64::INFINITY] {
             let expected: Vec<f32> = dividends.iter().map(|a| a % divisor as f32).collect();
             let found = Port::float_fmod_scalar(lhs.clone(), Scalar::Float(divisor));
@@ -406,7 +414,67 @@ fn a_mapping_that_no_kernel_has_is_refused() {
 }
 
 #[test]
-fn a_device_is_the_same_by_any_selector() {
-    assert_eq!(PortDevice::default(), burn_flex::FlexDevice);
-    assert!(!Port::name(&PortDevice(WgslDevice::Cpu)).is_empty());
+fn devices_keep_their_identity() {
+    use burn_backend::Device;
+    for device in DEVICES.into_iter().chain([burn_flex::FlexDevice]) {
+        assert_eq!(PortDevice::from_id(device.to_id()), device);
+    }
+    assert_ne!(DEVICES[0], DEVICES[1]);
+    assert_eq!(burn_flex::FlexDevice, PortDevice(WgslDevice::Auto.canonical()));
+}
+
+#[test]
+fn packed_words_are_read_as_lines() {
+    use burn_backend::FloatDType;
+    use burn_backend::ops::QTensorOps;
+    use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue};
+    for (value, shape, packed) in [
+        (QuantValue::Q8F, [2, 3], QuantStore::PackedU32(0)),
+        (QuantValue::Q8S, [4, 10], QuantStore::PackedU32(0)),
+        (QuantValue::Q4F, [2, 7], QuantStore::PackedU32(0)),
+        (QuantValue::Q4S, [3, 8], QuantStore::PackedU32(0)),
+        (QuantValue::Q8S, [3, 5], QuantStore::Native),
+    ] {
+        let scheme = QuantScheme::default().with_value(value).with_store(packed);
+        let values: Vec<i8> = (0..shape[0] * shape[1]).map(|i| (i % 13) as i8 - 6).collect();
+        let expected: Vec<f32> = values.iter().map(|value| f32::from(*value) * 0.5).collect();
+        for device in DEVICES {
+            let data = TensorData::quantized(values.clone(), shape, scheme, &[0.5], None);
+            let tensor = Port::q_from_data(data, &device);
+            let found = read(Port::dequantize(tensor, FloatDType::F32));
+            assert_close(&format!("{value:?} {shape:?} on {device:?}"), &found, &expected);
+        }
+    }
+}
+
+#[test]
+fn windows_that_have_only_padding_have_no_index_and_no_gradient() {
+    for device in DEVICES {
+        let x = floats(&[1.0, 2.0], &[1, 1, 1, 1, 2], &device);
+        let (kernel, stride, padding, dilation) = ([2, 1, 1], [1; 3], [1, 0, 0], [2, 1, 1]);
+        let max = Port::max_pool3d_with_indices(
+            x.clone(),
+            kernel,
+            stride,
+            padding,
+            dilation,
+            false,
+            IntDType::I32,
+        );
+        let data = pollster::block_on(Port::int_into_data(max.indices.clone()));
+        let indices: Vec<i64> = data.expect("readback succeeds").iter::<i64>().collect();
+        assert_eq!(indices, [-1, -1], "on {device:?}");
+        let grad = floats(&[5.0, 7.0], &[1, 1, 1, 1, 2], &device);
+        let x_grad = Port::max_pool3d_with_indices_backward(
+            x,
+            kernel,
+            stride,
+            padding,
+            dilation,
+            false,
+            grad,
+            max.indices,
+        );
+        assert_close("gradient", &read(x_grad.x_grad), &[0.0, 0.0]);
+    }
 }
