@@ -103,8 +103,8 @@ fn newest(package: &str, line: Option<&str>) -> Result<Version, String> {
         .ok_or_else(|| format!("`{version}` is not the version of {name}"))
 }
 
-/// Returns the version in a line of `cargo info` such as `30.0.1 (latest 30.0.2)`: the latest, unless a line of releases
-/// was asked for.
+/// Returns the version in a line of `cargo info` such as `30.0.1 (latest 30.0.2)`: the latest, unless a line of
+/// releases was asked for.
 fn newest_of_line(text: &str, of_line: bool) -> Option<Version> {
     let (version, latest) = text.split_once(" (latest ").unwrap_or((text, text));
     let chosen = if of_line { version } else { latest };
