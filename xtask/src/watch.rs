@@ -41,7 +41,7 @@ pub fn run() -> Result<(), String> {
     let options = Options::default();
     adapter::ensure(&options)?;
     let folder = target_dir().join("watch");
-    let copy = Copy::new(folder.join("tree"))?;
+    let copy = Checkout::new(folder.join("tree"))?;
     let mut rows = vec![graphics(&copy)];
     rows.extend(burn(&copy)?);
     let text = report(&rows);
@@ -55,9 +55,9 @@ pub fn run() -> Result<(), String> {
 }
 
 /// A copy of the last commit, which is removed when this is dropped. Changes that are not committed are not in it.
-struct Copy(PathBuf);
+struct Checkout(PathBuf);
 
-impl Copy {
+impl Checkout {
     fn new(tree: PathBuf) -> Result<Self, String> {
         let copy = Self(tree);
         copy.remove();
@@ -81,7 +81,7 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
+impl Drop for Checkout {
     fn drop(&mut self) {
         self.remove();
     }
@@ -125,7 +125,7 @@ fn locked(folder: &Path, package: &str) -> Result<Version, String> {
 }
 
 /// Tries the newest wgpu with its naga.
-fn graphics(copy: &Copy) -> Row {
+fn graphics(copy: &Checkout) -> Row {
     let packages = ["wgpu", "naga"];
     let versions = || -> Result<[[Version; 2]; 2], String> {
         let [wgpu, naga] = packages;
@@ -166,7 +166,7 @@ fn graphics(copy: &Copy) -> Row {
 
 /// Tries the newest release of the line that the crate is for, of each line that a port is for, and the newest of all
 /// with the newest port.
-fn burn(copy: &Copy) -> Result<Vec<Row>, String> {
+fn burn(copy: &Checkout) -> Result<Vec<Row>, String> {
     let mut ports = Vec::new();
     let entries = std::fs::read_dir(copy.0.join("ports")).map_err(|error| error.to_string())?;
     for folder in entries.flatten().map(|entry| entry.path()) {
@@ -178,7 +178,7 @@ fn burn(copy: &Copy) -> Result<Vec<Row>, String> {
     ports.sort();
     let newest_port = ports.last().map(|(version, _)| version.clone());
     let mut rows = Vec::new();
-    let own = locked_line(&copy.0)?;
+    let own = pinned_burn(&copy.0)?;
     let tests: &[&[&str]] = &[
         &["check", "--all-targets", "--all-features"],
         &["test", "--quiet", "--lib", "--all-features"],
@@ -198,7 +198,7 @@ fn burn(copy: &Copy) -> Result<Vec<Row>, String> {
 }
 
 /// Returns the release of Burn that the crate's manifest names.
-fn locked_line(tree: &Path) -> Result<Version, String> {
+fn pinned_burn(tree: &Path) -> Result<Version, String> {
     let text = read(&tree.join("Cargo.toml"))?;
     let pinned = text.split("burn-backend = { version = \"=").nth(1);
     let version = pinned.and_then(|rest| Version::parse(rest.split('"').next()?).ok());
@@ -207,7 +207,7 @@ fn locked_line(tree: &Path) -> Result<Version, String> {
 
 /// Tries the newest release of Burn's line, or of all, in a folder.
 fn of_burn(
-    copy: &Copy,
+    copy: &Checkout,
     what: &str,
     folder: &Path,
     here: &Version,

@@ -7,6 +7,7 @@ use burn_wgsl::WgslDevice;
 
 use crate::contract::Convert;
 use crate::device::PortDevice;
+use crate::tensor::Tensor;
 
 /// The names of LibTorch's devices.
 ///
@@ -77,6 +78,9 @@ impl Convert for old::ops::InterpolateOptions {
             .with_align_corners(self.align_corners)
     }
 }
+
+/// Kernels have all options of this release.
+pub(crate) fn check_interpolation(_: &new::ops::InterpolateOptions, _: &Tensor, _: [usize; 2]) {}
 
 /// Implements the traits of a backend that other releases do not have.
 macro_rules! backend_of_release {
@@ -184,28 +188,6 @@ macro_rules! module_methods_of_release {
                 count_include_pad,
                 ceil_mode,
             )
-            .converted()
-        }
-
-        fn interpolate(x: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
-            match options.mode {
-                InterpolateMode::NearestExact => nearest_exact(x.converted(), output_size),
-                _ => Wgsl::interpolate(x.converted(), output_size, options.converted()),
-            }
-            .converted()
-        }
-
-        fn interpolate_backward(
-            x: F,
-            grad: F,
-            output_size: [usize; 2],
-            options: InterpolateOptions,
-        ) -> F {
-            let (x, grad) = (x.converted(), grad.converted());
-            match options.mode {
-                InterpolateMode::NearestExact => nearest_exact_backward(&x, grad),
-                _ => Wgsl::interpolate_backward(x, grad, output_size, options.converted()),
-            }
             .converted()
         }
     };

@@ -45,10 +45,16 @@ pub(crate) fn attention(
     }
     if rows < columns {
         // No query sees the last keys.
-        let first = |tensor, axis| narrow(tensor, axis, rows);
-        let mask = mask.map(|mask| Wgsl::bool_slice(mask, &first_of(3, rows)));
-        let (key, value) = (first(key, 2), first(value, 2));
-        let bias = bias.map(|bias| first(bias, 3));
+        let mask = mask.map(|mask| match mask.shape()[3] {
+            // One for all keys.
+            1 => mask,
+            _ => Wgsl::bool_slice(mask, &first_of(3, rows)),
+        });
+        let bias = bias.map(|bias| match bias.shape()[3] {
+            1 => bias,
+            _ => Wgsl::float_slice(bias, &first_of(3, rows)),
+        });
+        let [key, value] = [key, value].map(|of| Wgsl::float_slice(of, &first_of(2, rows)));
         return Wgsl::attention(query, key, value, mask, bias, options.converted());
     }
     // With more queries than keys, Burn 0.21 hides every key from the first of them.
@@ -70,10 +76,6 @@ pub(crate) fn attention(
 fn first_of(axis: usize, len: usize) -> Vec<Slice> {
     let before = std::iter::repeat_n(Slice::full(), axis);
     before.chain([Slice::new(0, Some(len as isize), 1)]).collect()
-}
-
-fn narrow(tensor: WgslTensor, axis: usize, len: usize) -> WgslTensor {
-    Wgsl::float_slice(tensor, &first_of(axis, len))
 }
 
 /// Repeats each head of `[batch, heads, rows, width]`, so that there are `heads`.

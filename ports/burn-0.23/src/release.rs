@@ -4,6 +4,7 @@
 use burn_wgsl::WgslDevice;
 
 use crate::device::PortDevice;
+pub(crate) use crate::interpolation::check as check_interpolation;
 
 /// A device of burn-wgsl. `FlexDevice` is also a value: the default, which is selected automatically, or by
 /// `BURN_WGSL_DEVICE`.
@@ -189,30 +190,6 @@ macro_rules! module_methods_of_release {
         ) -> burn_backend::ops::MaxPool3dBackward<Self> {
             let x_grad = crate::volumes::max_backward(x.0, output_grad.0, indices.0).converted();
             burn_backend::ops::MaxPool3dBackward { x_grad }
-        }
-
-        fn interpolate(x: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
-            crate::interpolation::check(&options, &x, output_size);
-            match options.mode {
-                InterpolateMode::NearestExact => nearest_exact(x.converted(), output_size),
-                _ => Wgsl::interpolate(x.converted(), output_size, options.converted()),
-            }
-            .converted()
-        }
-
-        fn interpolate_backward(
-            x: F,
-            grad: F,
-            output_size: [usize; 2],
-            options: InterpolateOptions,
-        ) -> F {
-            crate::interpolation::check(&options, &x, output_size);
-            let (x, grad) = (x.converted(), grad.converted());
-            match options.mode {
-                InterpolateMode::NearestExact => nearest_exact_backward(&x, grad),
-                _ => Wgsl::interpolate_backward(x, grad, output_size, options.converted()),
-            }
-            .converted()
         }
     };
 }

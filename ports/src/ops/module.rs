@@ -11,6 +11,7 @@ use super::nearest_exact::{nearest_exact, nearest_exact_backward};
 use super::padding::{padded, unpadded};
 use super::prelude::*;
 use super::windows::{Axis, Windows};
+use crate::release::check_interpolation;
 use burn_wgsl::WgslTensor;
 
 /// Calls a macro with the methods that both contracts have.
@@ -264,6 +265,30 @@ impl ModuleOps<Self> for Port {
 
     fn adaptive_avg_pool3d_backward(x: F, grad: F) -> F {
         adaptive_avg_pool3d_backward(x.converted(), grad.converted()).converted()
+    }
+
+    fn interpolate(x: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
+        check_interpolation(&options, &x, output_size);
+        match options.mode {
+            InterpolateMode::NearestExact => nearest_exact(x.converted(), output_size),
+            _ => Wgsl::interpolate(x.converted(), output_size, options.converted()),
+        }
+        .converted()
+    }
+
+    fn interpolate_backward(
+        x: F,
+        grad: F,
+        output_size: [usize; 2],
+        options: InterpolateOptions,
+    ) -> F {
+        check_interpolation(&options, &x, output_size);
+        let (x, grad) = (x.converted(), grad.converted());
+        match options.mode {
+            InterpolateMode::NearestExact => nearest_exact_backward(&x, grad),
+            _ => Wgsl::interpolate_backward(x, grad, output_size, options.converted()),
+        }
+        .converted()
     }
 
     fn has_ctc_loss_backward() -> bool {

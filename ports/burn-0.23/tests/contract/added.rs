@@ -377,26 +377,45 @@ fn attention(
 
 #[test]
 fn heads_share_keys_and_the_diagonal_has_two_places() {
-    let [heads, key_heads, rows, columns, width] = [4, 2, 3, 5, 8];
-    let [q, k, v] = [(4, heads * rows), (5, key_heads * columns), (6, key_heads * columns)]
-        .map(|(seed, lines)| numbers(seed, lines * width));
-    for device in DEVICES {
+    let [heads, key_heads, width] = [4, 2, 8];
+    for (device, [rows, columns]) in
+        DEVICES.into_iter().flat_map(|device| [[3, 5], [4, 4], [5, 3]].map(|sizes| (device, sizes)))
+    {
+        let [q, k, v] = [(4, heads * rows), (5, key_heads * columns), (6, key_heads * columns)]
+            .map(|(seed, lines)| numbers(seed, lines * width));
         for (is_causal, causal_alignment) in [
             (false, CausalAlignment::TopLeft),
             (true, CausalAlignment::TopLeft),
             (true, CausalAlignment::BottomRight),
         ] {
+            let offset = causal_alignment.offset(rows, columns) as isize;
+            if offset < 0 {
+                // The first queries see nothing.
+                continue;
+            }
             let options =
                 AttentionModuleOptions { is_causal, causal_alignment, ..Default::default() };
-            let query = floats(&q, &[1, heads, rows, width], &device);
-            let [key, value] =
-                [&k, &v].map(|of| floats(of, &[1, key_heads, columns, width], &device));
-            let found = read(Port::attention(query, key, value, None, None, options));
-            let offset = causal_alignment.offset(rows, columns) as usize;
-            let is_visible = |row, column| !is_causal || column <= row + offset;
+            let visible =
+                |row: usize, column: usize| !is_causal || column as isize <= row as isize + offset;
             let sizes = [heads, key_heads, rows, columns, width];
-            let expected = attention([&q, &k, &v], sizes, is_visible);
-            assert_close(&format!("{is_causal} {causal_alignment:?}"), &found, &expected);
+            // Masks of all keys, and one for each query that has all keys.
+            let hides = |row: usize, column: usize| (row + 2 * column) % 5 == 4;
+            let whole: Vec<bool> =
+                (0..rows * columns).map(|i| hides(i / columns, i % columns)).collect();
+            let none = vec![false; rows];
+            for (mask, mask_columns) in [(None, 0), (Some(&none), 1), (Some(&whole), columns)] {
+                let query = floats(&q, &[1, heads, rows, width], &device);
+                let [key, value] =
+                    [&k, &v].map(|of| floats(of, &[1, key_heads, columns, width], &device));
+                let is_whole = mask_columns == columns;
+                let mask = mask.map(|mask| booleans(mask, &[1, 1, rows, mask_columns], &device));
+                let found = read(Port::attention(query, key, value, mask, None, options));
+                let is_visible =
+                    |row, column| visible(row, column) && !(is_whole && hides(row, column));
+                let expected = attention([&q, &k, &v], sizes, is_visible);
+                let label = format!("{sizes:?} {is_causal} {causal_alignment:?} on {device:?}");
+                assert_close(&label, &found, &expected);
+            }
         }
     }
 }
