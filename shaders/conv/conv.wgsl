@@ -5,7 +5,7 @@
 // Implicit GEMM: the product of [nhw, ijc] and [ijc, o], whose left side is never stored, for each group.
 // VOLUME: a depth precedes each height. lib/gemm lists the other flags.
 // Each workgroup computes one tile of one split of one group.
-// Rounds: those of lib/gemm_direct: the steps of k of a split, and two for each run.
+// Rounds: those of lib/gemm_direct: the steps of k of a split.
 //#include "lib/conv"
 
 @group(0) @binding(auto) var<uniform> p: Params;

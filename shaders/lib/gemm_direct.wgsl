@@ -13,6 +13,12 @@ const COL_BLOCKS: u32 = 1u;
 const LANES: u32 = 8u;
 const TILES: u32 = 1u;
 const WORKGROUP_SIZE: u32 = LANES * TILES;
+// The steps of k that an iteration takes.
+//#if VEC4
+const STEP: u32 = 4u;
+//#else
+const STEP: u32 = 1u;
+//#endif
 
 // A local array of vec4<u32> would have the type of the words in the parameters, whose layout is not valid for locals.
 struct Columns {
@@ -64,72 +70,11 @@ fn main(
     rows[R] = a_row_offset(min(tile.row + R, last_row));
 //#end
 //#endif
-    let o_end = min((tile.split + 1u) * g.outer_per_split, g.outer);
 //#if VEC4
     var b_cols: array<u32, COL_BLOCKS>;
 //#repeat C COL_BLOCKS
     b_cols[C] = b_col_offset(cols[C].of_block.x);
 //#end
-    for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
-        let a_start = a_run_offset(o);
-        let b_start = b_run_offset(o);
-        let steps = min(g.inner, g.k - o * g.inner);
-        for (var i = 0u; i < steps; i += 4u) {
-//#if !WIDE
-            var b_in: array<vec4<f32>, 4>;
-//#repeat U 4
-            b_in[U] = to_floats(b[(b_cols[0] + b_start + (i + U) * g.b_step) >> 2u]);
-//#end
-//#endif
-//#if SUBGROUP
-            var a_in: array<vec4<f32>, ROW_BLOCKS>;
-//#repeat H ROW_BLOCKS
-            a_in[H] = to_floats(a[(rows[H] + a_start + i) >> 2u]);
-//#end
-//#repeat H ROW_BLOCKS
-//#repeat I 8
-//#repeat U 4
-            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H][U], I)), b_in[U], acc[H * 8u + I]);
-//#end
-//#end
-//#end
-//#endif
-//#if !SUBGROUP !WIDE
-//#repeat R ROWS
-            {
-                let a_in = to_floats(a[(rows[R] + a_start + i) >> 2u]);
-//#repeat U 4
-                acc[R] = fma(vec4<f32>(a_in[U]), b_in[U], acc[R]);
-//#end
-            }
-//#end
-//#endif
-//#if WIDE
-            var a_in: array<vec4<f32>, ROWS>;
-//#repeat R ROWS
-            a_in[R] = to_floats(a[(rows[R] + a_start + i) >> 2u]);
-//#end
-//#repeat C COL_BLOCKS
-            {
-                let b_at = b_cols[C] + b_start + i * g.b_step;
-                let b_0 = to_floats(b[b_at >> 2u]);
-                let b_1 = to_floats(b[(b_at + g.b_step) >> 2u]);
-                let b_2 = to_floats(b[(b_at + 2u * g.b_step) >> 2u]);
-                let b_3 = to_floats(b[(b_at + 3u * g.b_step) >> 2u]);
-                // Without variables, which some adapters keep in memory.
-//#repeat R ROWS
-                {
-                    let row = a_in[R];
-                    let sum = fma(vec4<f32>(row.x), b_0, acc[R * COL_BLOCKS + C]);
-                    acc[R * COL_BLOCKS + C] =
-                        fma(vec4<f32>(row.w), b_3, fma(vec4<f32>(row.z), b_2, fma(vec4<f32>(row.y), b_1, sum)));
-                }
-//#end
-            }
-//#end
-//#endif
-        }
-    }
 //#else
     let b_cols = vec4<u32>(
         b_col_offset(cols[0].of_block.x),
@@ -137,30 +82,96 @@ fn main(
         b_col_offset(cols[0].of_block.z),
         b_col_offset(cols[0].of_block.w),
     );
-    for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
-        let a_start = a_run_offset(o);
-        let b_start = b_cols + b_run_offset(o);
-        let steps = min(g.inner, g.k - o * g.inner);
-        for (var i = 0u; i < steps; i++) {
-            let b_offsets = b_start + i * g.b_step;
-            let b_in = vec4<f32>(b[b_offsets.x], b[b_offsets.y], b[b_offsets.z], b[b_offsets.w]);
-            let a_offset = a_start + i * g.a_step;
+//#endif
+    let o_end = min((tile.split + 1u) * g.outer_per_split, g.outer);
+    var o = tile.split * g.outer_per_split;
+    var a_start = 0u;
+    var b_start = 0u;
+    var steps = 0u;
+    // The runs and their steps are one loop. Of two, the outer one would copy all sums at each of its turns, on
+    // adapters that keep them in memory.
+    for (var i = 0u; ; i += STEP) {
+        if (i >= steps) {
+            if (o >= o_end) { break; }
+            a_start = a_run_offset(o);
+            b_start = b_run_offset(o);
+            steps = min(g.inner, g.k - o * g.inner);
+            i = 0u;
+            o++;
+        }
+//#if VEC4
+//#if !WIDE
+        var b_in: array<vec4<f32>, 4>;
+//#repeat U 4
+        b_in[U] = to_floats(b[(b_cols[0] + b_start + (i + U) * g.b_step) >> 2u]);
+//#end
+//#endif
 //#if SUBGROUP
-            var a_in: array<f32, ROW_BLOCKS>;
+        var a_in: array<vec4<f32>, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
-            a_in[H] = a[rows[H] + a_offset];
+        a_in[H] = to_floats(a[(rows[H] + a_start + i) >> 2u]);
+//#end
+//#repeat H ROW_BLOCKS
 //#repeat I 8
-            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H], I)), b_in, acc[H * 8u + I]);
+//#repeat U 4
+        acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H][U], I)), b_in[U], acc[H * 8u + I]);
+//#end
+//#end
+//#end
+//#endif
+//#if !SUBGROUP !WIDE
+//#repeat R ROWS
+        {
+            let a_in = to_floats(a[(rows[R] + a_start + i) >> 2u]);
+//#repeat U 4
+            acc[R] = fma(vec4<f32>(a_in[U]), b_in[U], acc[R]);
+//#end
+        }
+//#end
+//#endif
+//#if WIDE
+        var a_in: array<vec4<f32>, ROWS>;
+//#repeat R ROWS
+        a_in[R] = to_floats(a[(rows[R] + a_start + i) >> 2u]);
+//#end
+//#repeat C COL_BLOCKS
+        {
+            let b_at = b_cols[C] + b_start + i * g.b_step;
+            let b_0 = to_floats(b[b_at >> 2u]);
+            let b_1 = to_floats(b[(b_at + g.b_step) >> 2u]);
+            let b_2 = to_floats(b[(b_at + 2u * g.b_step) >> 2u]);
+            let b_3 = to_floats(b[(b_at + 3u * g.b_step) >> 2u]);
+            // Without variables, which some adapters keep in memory.
+//#repeat R ROWS
+            {
+                let row = a_in[R];
+                let sum = fma(vec4<f32>(row.x), b_0, acc[R * COL_BLOCKS + C]);
+                acc[R * COL_BLOCKS + C] =
+                    fma(vec4<f32>(row.w), b_3, fma(vec4<f32>(row.z), b_2, fma(vec4<f32>(row.y), b_1, sum)));
+            }
+//#end
+        }
+//#end
+//#endif
+//#else
+        let b_offsets = b_cols + b_start + i * g.b_step;
+        let b_in = vec4<f32>(b[b_offsets.x], b[b_offsets.y], b[b_offsets.z], b[b_offsets.w]);
+        let a_offset = a_start + i * g.a_step;
+//#if SUBGROUP
+        var a_in: array<f32, ROW_BLOCKS>;
+//#repeat H ROW_BLOCKS
+        a_in[H] = a[rows[H] + a_offset];
+//#repeat I 8
+        acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H], I)), b_in, acc[H * 8u + I]);
 //#end
 //#end
 //#else
 //#repeat R ROWS
-            acc[R] = fma(vec4<f32>(a[rows[R] + a_offset]), b_in, acc[R]);
+        acc[R] = fma(vec4<f32>(a[rows[R] + a_offset]), b_in, acc[R]);
 //#end
 //#endif
-        }
-    }
 //#endif
+    }
 //#repeat C COL_BLOCKS
     {
         let out_cols = vec4<u32>(

@@ -363,7 +363,7 @@ impl Gemm {
         if self.outer == 1 {
             return self.k.div_ceil(max_rounds - 8);
         }
-        let max_runs = (max_rounds / (self.inner + 2)).max(1);
+        let max_runs = ((max_rounds - 8) / self.inner.max(1)).max(1);
         self.outer.div_ceil(max_runs)
     }
 
@@ -378,7 +378,7 @@ impl Gemm {
             Tiling::Tiled { .. } | Tiling::Units { .. } => 4,
         };
         let steps = match tiling {
-            Tiling::Direct { .. } | Tiling::Small { .. } => runs * (self.inner.div_ceil(step) + 2),
+            Tiling::Direct { .. } | Tiling::Small { .. } => runs * self.inner.div_ceil(step) + 2,
             Tiling::Tiled { .. } | Tiling::Units { .. } => (runs * self.inner).div_ceil(step) + 2,
         };
         (steps as u64).max(1)
@@ -431,7 +431,8 @@ impl Gemm {
             n: self.n as u32,
             k: self.k as u32,
             inner: self.inner as u32,
-            outer: self.outer as u32,
+            // A product over nothing has no runs.
+            outer: if self.k == 0 { 0 } else { self.outer as u32 },
             outer_per_split: self.outer.div_ceil(self.splits) as u32,
             splits: self.splits as u32,
             row_tiles: self.m.div_ceil(rows) as u32,
