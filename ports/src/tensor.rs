@@ -3,6 +3,7 @@
 use burn_backend::{DType, Shape, TensorMetadata};
 use burn_backend_021::TensorMetadata as _;
 use burn_backend_021::ops::{FloatTensorOps, QTensorOps};
+use burn_wgsl::custom::{FromTensor, Operand};
 use burn_wgsl::{Wgsl, WgslQuantizedTensor, WgslTensor};
 
 use crate::contract::Convert;
@@ -62,5 +63,19 @@ impl TensorMetadata for QuantizedTensor {
 
     fn can_mut(&self) -> bool {
         false
+    }
+}
+
+/// A kernel of the program can read it.
+impl Operand for Tensor {
+    fn to_primitive(&self) -> WgslTensor {
+        self.0.clone()
+    }
+}
+
+/// A kernel of the program can return it.
+impl FromTensor for Tensor {
+    fn from_primitive(tensor: WgslTensor) -> Result<Self, String> {
+        Ok(Self(tensor))
     }
 }

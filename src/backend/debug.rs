@@ -105,7 +105,7 @@ pub fn set_each_op(enabled: bool) {
 ///
 /// debug::set_values(debug::Values::NotNan);
 /// let x = Tensor::<Wgsl, 1>::from_floats([1.0, -1.0], &WgslDevice::default());
-/// let _ = x.log(); // float_log: 1 of 2 results is NaN ...
+/// let _ = x.log(); // float_log: the result has 1 NaN ...
 /// ```
 pub fn set_values(values: Values) {
     set(

@@ -45,6 +45,8 @@ mod buffers;
 mod error;
 mod texture;
 
+/// The element types of tensors in buffers.
+pub use burn_backend::DType;
 /// The version of wgpu that this crate uses.
 pub use wgpu;
 
