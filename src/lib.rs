@@ -84,7 +84,7 @@ mod cpu;
 pub mod generate;
 #[cfg(feature = "train")]
 pub mod parallel;
-#[cfg(feature = "train")]
+#[cfg(feature = "scaler")]
 pub mod scaler;
 #[cfg(feature = "serve")]
 pub mod serve;

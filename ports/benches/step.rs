@@ -1,9 +1,12 @@
-//! The time of a training step with the port's release of Burn, beside Burn 0.21, on the same device:
+//! The time and the launches of a training step with the port's release of Burn, beside Burn 0.21, on the same device:
 //! `BURN_WGSL_DEVICE=... cargo bench --bench step`.
 //!
-//! Both train a CNN for images of 28 x 28 with Adam, in turns, from the same weights.
+//! Both train with Adam, in turns: a CNN for images of 28 x 28, from the same weights, and a transformer encoder, whose
+//! softmax, norms and attention have gradient kernels in burn-wgsl's autodiff.
 
 use std::time::{Duration, Instant};
+
+use burn_wgsl::{WgslDevice, profile};
 
 /// Images per step.
 const BATCH: usize = 32;
@@ -11,6 +14,13 @@ const BATCH: usize = 32;
 const STEPS: usize = 4;
 const TURNS: usize = 24;
 const WARM_UP: usize = 8;
+
+/// The input of the transformer: batch, positions, width.
+const TOKENS: [usize; 3] = [8, 64, 128];
+/// Its heads, layers, and the width between its linear layers.
+const HEADS: usize = 4;
+const LAYERS: usize = 2;
+const HIDDEN: usize = 256;
 
 /// A run that goes on: each call takes some steps, and returns the last loss.
 type Run = Box<dyn FnMut(usize) -> f32>;
@@ -32,12 +42,13 @@ mod with_release {
     use burn::nn::conv::{Conv2d, Conv2dConfig};
     use burn::nn::loss::CrossEntropyLossConfig;
     use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
+    use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
     use burn::nn::{Linear, LinearConfig};
     use burn::optim::{AdamConfig, GradientsParams};
     use burn::prelude::{Device, Int, Tensor, TensorData};
     use burn::tensor::activation::relu;
 
-    use super::{BATCH, Run, samples, weights};
+    use super::{BATCH, HEADS, HIDDEN, LAYERS, Run, TOKENS, samples, weights};
 
     #[derive(Module, Debug)]
     struct Network {
@@ -79,7 +90,7 @@ mod with_release {
         }
     }
 
-    pub fn run() -> Run {
+    pub fn cnn() -> Run {
         let device = Device::default().autodiff();
         let mut network = Some(Network::new(&device));
         let mut optimizer = AdamConfig::new().init();
@@ -102,6 +113,30 @@ mod with_release {
             last
         })
     }
+
+    pub fn transformer() -> Run {
+        let device = Device::default().autodiff();
+        let config = TransformerEncoderConfig::new(TOKENS[2], HIDDEN, HEADS, LAYERS);
+        let mut network = Some(config.with_dropout(0.0).init(&device));
+        let mut optimizer = AdamConfig::new().init();
+        let values = weights(5, TOKENS.iter().product(), 1.0);
+        let x = Tensor::<3>::from_data(TensorData::new(values, TOKENS), &device);
+        Box::new(move |steps| {
+            let mut last = f32::NAN;
+            for step in 0..steps {
+                let model = network.take().expect("it was put back");
+                let y = model.forward(TransformerEncoderInput::new(x.clone()));
+                let loss = (y - x.clone().flip([2])).powi_scalar(2).mean();
+                let gradients = GradientsParams::from_grads(loss.backward(), &model);
+                network = Some(optimizer.step(1e-3, model, gradients));
+                if step + 1 == steps {
+                    last = loss.inner().into_scalar::<f32>();
+                }
+            }
+            device.sync().expect("the device works");
+            last
+        })
+    }
 }
 
 mod with_021 {
@@ -110,6 +145,7 @@ mod with_021 {
     use burn_021::nn::conv::{Conv2d, Conv2dConfig};
     use burn_021::nn::loss::CrossEntropyLossConfig;
     use burn_021::nn::pool::{MaxPool2d, MaxPool2dConfig};
+    use burn_021::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
     use burn_021::nn::{Linear, LinearConfig};
     use burn_021::optim::{AdamConfig, GradientsParams, Optimizer};
     use burn_021::tensor::activation::relu;
@@ -117,7 +153,7 @@ mod with_021 {
     use burn_021::tensor::{Int, Tensor, TensorData};
     use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
-    use super::{BATCH, Run, samples, weights};
+    use super::{BATCH, HEADS, HIDDEN, LAYERS, Run, TOKENS, samples, weights};
 
     type B = Autodiff<Wgsl>;
 
@@ -161,7 +197,7 @@ mod with_021 {
         }
     }
 
-    pub fn run() -> Run {
+    pub fn cnn() -> Run {
         let device = WgslDevice::default();
         let mut network = Some(Network::<B>::new(&device));
         let mut optimizer = AdamConfig::new().init();
@@ -175,6 +211,30 @@ mod with_021 {
                 let model = network.take().expect("it was put back");
                 let loss = CrossEntropyLossConfig::new().init(&device);
                 let loss = loss.forward(model.forward(images.clone()), labels.clone());
+                let gradients = GradientsParams::from_grads(loss.backward(), &model);
+                network = Some(optimizer.step(1e-3, model, gradients));
+                if step + 1 == steps {
+                    last = loss.inner().into_scalar();
+                }
+            }
+            B::sync(&device).expect("the device works");
+            last
+        })
+    }
+
+    pub fn transformer() -> Run {
+        let device = WgslDevice::default();
+        let config = TransformerEncoderConfig::new(TOKENS[2], HIDDEN, HEADS, LAYERS);
+        let mut network = Some(config.with_dropout(0.0).init::<B>(&device));
+        let mut optimizer = AdamConfig::new().init();
+        let values = weights(5, TOKENS.iter().product(), 1.0);
+        let x = Tensor::<B, 3>::from_data(TensorData::new(values, TOKENS), &device);
+        Box::new(move |steps| {
+            let mut last = f32::NAN;
+            for step in 0..steps {
+                let model = network.take().expect("it was put back");
+                let y = model.forward(TransformerEncoderInput::new(x.clone()));
+                let loss = (y - x.clone().flip([2])).powi_scalar(2).mean();
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
                 network = Some(optimizer.step(1e-3, model, gradients));
                 if step + 1 == steps {
@@ -199,8 +259,13 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn main() {
-    let (mut old, mut new) = (with_021::run(), with_release::run());
+/// Returns the launches of a step, and of how many kernels.
+fn launches(run: &mut Run) -> (u64, usize) {
+    let (_, profile) = profile(&WgslDevice::default(), || run(1)).expect("a GPU or its stand-in");
+    (profile.kernels.iter().map(|kernel| kernel.calls).sum(), profile.kernels.len())
+}
+
+fn compare(model: &str, mut old: Run, mut new: Run) {
     let (mut times, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for index in 0..TURNS {
         // Each is the first in half of the turns.
@@ -220,13 +285,24 @@ fn main() {
         });
         ratios.push(b / a);
     }
-    let [(_, a), (_, b)] = [turn(&mut old), turn(&mut new)];
-    let [old, new] = times.map(median);
-    println!("Burn 0.21: {old:.2} ms a step, loss {a}");
-    println!("the port: {new:.2} ms a step, loss {b}");
+    let losses = [turn(&mut old).1, turn(&mut new).1];
+    let launches = [launches(&mut old), launches(&mut new)];
+    let sides = ["Burn 0.21", "the port"];
+    for (side, name) in sides.into_iter().enumerate() {
+        let (time, loss) = (median(times[side].clone()), losses[side]);
+        let (launches, kernels) = launches[side];
+        println!(
+            "{model}, {name}: {time:.2} ms and {launches} launches of {kernels} kernels a step, loss {loss}"
+        );
+    }
+    let ratio = median(ratios.clone());
     println!(
-        "the port / 0.21: {:.3} (median of {} turns of {STEPS} steps)",
-        median(ratios.clone()),
+        "{model}, the port / 0.21: {ratio:.3} (median of {} turns of {STEPS} steps)",
         ratios.len()
     );
+}
+
+fn main() {
+    compare("CNN", with_021::cnn(), with_release::cnn());
+    compare("transformer", with_021::transformer(), with_release::transformer());
 }

@@ -8,18 +8,23 @@
 //! The method and its defaults are those of PyTorch's `GradScaler` (P. Micikevicius et al., Mixed
 //! precision training, 2018).
 
+#[cfg(feature = "train")]
 mod optimizer;
 mod state;
+mod step;
 
 use std::sync::Arc;
 
-use burn::tensor::backend::{AutodiffBackend, ExecutionError};
-use burn::tensor::{FloatDType, Tensor};
+use burn_backend::ExecutionError;
+use burn_tensor::backend::AutodiffBackend;
+use burn_tensor::{FloatDType, Tensor};
 use parking_lot::Mutex;
 
+#[cfg(feature = "train")]
 pub use optimizer::{ScaledOptimizer, ScaledRecord};
 pub use state::{InvalidScalerState, SCALES, ScalerState};
 use state::{OnDevice, check_scale};
+pub use step::{ScaledGradients, ScaledStep};
 
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
@@ -112,8 +117,25 @@ impl GradScaler {
     ///
     /// In a step that changes no parameter, the optimizer sees gradients of 0: momenta decay as in a
     /// step without a gradient, and its counts of steps go on.
+    #[cfg(feature = "train")]
     pub fn wrap<O>(&self, optimizer: O) -> ScaledOptimizer<O> {
         ScaledOptimizer { optimizer, scaler: self.clone(), max_norm: None }
+    }
+
+    /// Returns the scale, on its device.
+    pub fn device_scale(&self) -> Tensor<Wgsl, 1> {
+        self.state.lock().scale.clone()
+    }
+
+    /// Begins a step of an optimizer that the scaler does not wrap. `max_norm` limits the norm of all gradients
+    /// together: see [`ScaledOptimizer::with_max_norm`].
+    ///
+    /// # Panics
+    ///
+    /// Panics unless `max_norm` is a finite number above 0.
+    pub fn begin_step(&self, max_norm: Option<f32>) -> ScaledGradients<'_> {
+        check_max_norm(max_norm);
+        ScaledGradients::new(self, max_norm)
     }
 
     /// Reads the state back.
@@ -144,5 +166,13 @@ impl GradScaler {
         check_scale(state.scale);
         let mut current = self.state.lock();
         *current = OnDevice::new(state, &current.scale.device());
+    }
+}
+
+/// Panics unless the largest norm is a finite number above 0.
+fn check_max_norm(max_norm: Option<f32>) {
+    if let Some(max_norm) = max_norm {
+        let is_usable = max_norm > 0.0 && max_norm.is_finite();
+        assert!(is_usable, "the largest norm is {max_norm}; it must be a finite number above 0");
     }
 }

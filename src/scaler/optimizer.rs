@@ -3,13 +3,12 @@
 use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer};
 use burn::record::{PrecisionSettings, Record};
+use burn::tensor::Tensor;
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, DType, FloatDType, Tensor};
 
 use super::state::OnDevice;
-use super::{GradScaler, SCALES, ScalerState};
-use crate::backend::{Wgsl, WgslTensor};
-use crate::device::WgslDevice;
+use super::{GradScaler, SCALES, ScaledGradients, ScaledStep, ScalerState, check_max_norm};
+use crate::backend::Wgsl;
 
 /// An optimizer for scaled gradients: see [`GradScaler::wrap`].
 #[derive(Debug, Clone)]
@@ -31,8 +30,7 @@ impl<O> ScaledOptimizer<O> {
     /// Panics unless `max_norm` is a finite number above 0.
     #[must_use]
     pub fn with_max_norm(self, max_norm: f32) -> Self {
-        let is_usable = max_norm > 0.0 && max_norm.is_finite();
-        assert!(is_usable, "the largest norm is {max_norm}; it must be a finite number above 0");
+        check_max_norm(Some(max_norm));
         Self { max_norm: Some(max_norm), ..self }
     }
 
@@ -52,36 +50,22 @@ impl<O> ScaledOptimizer<O> {
         B: AutodiffBackend<InnerBackend = Wgsl>,
         M: AutodiffModule<B>,
     {
-        let scale = self.scaler.state.lock().scale.clone();
-        let device = scale.device();
         let mut unscaled = Unscaled {
             scaled,
-            device,
-            inverse: self.scaler.is_enabled().then(|| scale.recip()),
+            step: self.scaler.begin_step(self.max_norm),
             grads: GradientsParams::new(),
-            parameters: GradientsParams::new(),
-            tested: Vec::new(),
-            squares: self.max_norm.map(|_| Vec::new()),
+            parameters: self.scaler.is_enabled().then(GradientsParams::new),
         };
         module.visit(&mut unscaled);
-        let Unscaled { grads, parameters, tested, squares, .. } = unscaled;
-        if grads.is_empty() {
-            return step(&mut self.optimizer, module, grads);
-        }
-        let overflow = self.scaler.is_enabled().then(|| overflow(tested, &device));
-        let factor = self.max_norm.zip(squares).map(|(max_norm, squares)| {
-            let norm = Tensor::cat(squares, 0).sum().sqrt();
-            // 1 for smaller norms. The added number is PyTorch's.
-            ((norm + 1e-6).recip() * max_norm).clamp_max(1.0)
-        });
-        let mut cleared =
-            Cleared { grads, factor, overflow: overflow.clone(), out: GradientsParams::new() };
+        let Unscaled { step: scaled, grads, parameters, .. } = unscaled;
+        let scaled = scaled.end();
+        let mut cleared = Cleared { grads, step: &scaled, out: GradientsParams::new() };
         module.visit(&mut cleared);
         let module = step(&mut self.optimizer, module, cleared.out);
-        let Some(overflow) = overflow else { return module };
-        let module = module.map(&mut Restored { parameters, overflow: overflow.clone() });
-        self.scaler.state.lock().update(overflow, &self.scaler.config);
-        module
+        match parameters {
+            Some(parameters) => module.map(&mut Restored { parameters, step: scaled }),
+            None => module,
+        }
     }
 }
 
@@ -190,17 +174,10 @@ impl TakeGradient for MultiGradientsParams {
 /// Divides gradients by the scale, and collects them.
 struct Unscaled<'a, G> {
     scaled: &'a mut G,
-    /// The device of the scale.
-    device: WgslDevice,
-    /// 1 / scale, if there is a scale.
-    inverse: Option<Tensor<Wgsl, 1>>,
+    step: ScaledGradients<'a>,
     grads: GradientsParams,
-    /// The parameters with gradients, as they are before the step.
-    parameters: GradientsParams,
-    /// What is tested for infinities, by device and type.
-    tested: Vec<((WgslDevice, FloatDType), Vec<WgslTensor>)>,
-    /// The sum of the squares of each gradient, if the norm of all is limited.
-    squares: Option<Vec<Tensor<Wgsl, 1>>>,
+    /// The parameters with gradients, as they are before the step, if it may be skipped.
+    parameters: Option<GradientsParams>,
 }
 
 impl<B, G> ModuleVisitor<B> for Unscaled<'_, G>
@@ -210,92 +187,33 @@ where
 {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.scaled.take::<D>(param.id) else { return };
-        let (before, device) = (param.val().inner(), grad.device());
-        let (wide, parameter) = (wide(before.dtype()), before.dtype().into());
-        let grad = grad.cast(wide);
-        let unscaled = match &self.inverse {
-            Some(inverse) => {
-                let inverse = inverse.clone().to_device(&device).reshape([1; D]).cast(wide);
-                (grad.clone() * inverse).cast(parameter)
-            }
-            None => grad.clone().cast(parameter),
-        };
-        // A step may be skipped only if there is a scale.
-        if self.inverse.is_some() {
-            // In 16 bits, it can be infinite where the scaled gradient is not. Otherwise it is
-            // computed later, together with the step.
-            let tested = if parameter == wide { grad } else { unscaled.clone() };
-            let primitive = tested.into_primitive().tensor();
-            match self.tested.iter_mut().find(|(of, _)| *of == (device, parameter)) {
-                Some((_, grads)) => grads.push(primitive),
-                None => self.tested.push(((device, parameter), vec![primitive])),
-            }
-            self.parameters.register(param.id, before);
+        let before = param.val().inner();
+        self.grads.register(param.id, self.step.unscaled(grad, before.dtype()));
+        if let Some(parameters) = &mut self.parameters {
+            parameters.register(param.id, before);
         }
-        if let Some(squares) = &mut self.squares {
-            let grad = unscaled.clone().cast(FloatDType::F32);
-            squares.push((grad.clone() * grad).sum().to_device(&self.device));
-        }
-        self.grads.register(param.id, unscaled);
     }
 }
 
-/// Returns the type in which gradients of a type are multiplied: f32, but for f64, which has digits and a range that
-/// f32 lacks.
-fn wide(dtype: DType) -> FloatDType {
-    if dtype == DType::F64 { FloatDType::F64 } else { FloatDType::F32 }
-}
-
-/// Returns whether a gradient is infinite or NaN, on a device.
-fn overflow(
-    grads: Vec<((WgslDevice, FloatDType), Vec<WgslTensor>)>,
-    device: &WgslDevice,
-) -> Tensor<Wgsl, 1, Bool> {
-    let flags = grads.into_iter().map(|(_, grads)| {
-        let found = Tensor::<Wgsl, 1, Bool>::from_primitive(Wgsl::any_not_finite(grads));
-        found.to_device(device)
-    });
-    let mut flags: Vec<_> = flags.collect();
-    if flags.len() == 1 { flags.swap_remove(0) } else { Tensor::cat(flags, 0).any() }
-}
-
-/// Multiplies gradients by a factor, and replaces them by zeros in a step that is skipped, so that infinities do not
-/// reach the state of the optimizer.
-struct Cleared {
+/// Limits gradients, and replaces those of a step that is skipped.
+struct Cleared<'a> {
     grads: GradientsParams,
-    factor: Option<Tensor<Wgsl, 1>>,
-    /// Whether the step is skipped, if it may be.
-    overflow: Option<Tensor<Wgsl, 1, Bool>>,
+    step: &'a ScaledStep,
     out: GradientsParams,
 }
 
-impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
+impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some(grad) = self.grads.remove::<Wgsl, D>(param.id) else { return };
-        let grad = match &self.factor {
-            Some(factor) => {
-                // A small factor has few bits in f16.
-                let (dtype, wide) = (grad.dtype(), wide(grad.dtype()));
-                let factor = factor.clone().to_device(&grad.device()).reshape([1; D]).cast(wide);
-                (grad.cast(wide) * factor).cast(dtype)
-            }
-            None => grad,
-        };
-        let grad = match &self.overflow {
-            Some(overflow) => {
-                let overflow = expanded(overflow, &grad);
-                grad.mask_fill(overflow, 0)
-            }
-            None => grad,
-        };
-        self.out.register(param.id, grad);
+        if let Some(grad) = self.grads.remove::<Wgsl, D>(param.id) {
+            self.out.register(param.id, self.step.cleared(grad));
+        }
     }
 }
 
-/// Puts the parameters back.
+/// Puts the parameters back if the step is skipped.
 struct Restored {
     parameters: GradientsParams,
-    overflow: Tensor<Wgsl, 1, Bool>,
+    step: ScaledStep,
 }
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
@@ -305,24 +223,10 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
             return Param::from_mapped_value(id, tensor, mapper);
         };
         let requires_grad = tensor.is_require_grad();
-        let after = tensor.inner();
-        let overflow = expanded(&self.overflow, &after);
-        // The optimizer may have moved the parameter to the device of its gradient. Under autocast, it computes
-        // f32 parameters of 16-bit ones.
-        let after = after.cast(before.dtype());
-        let before = before.to_device(&after.device());
-        let mut tensor = Tensor::from_inner(after.mask_where(overflow, before));
+        let mut tensor = Tensor::from_inner(self.step.kept(before, tensor.inner()));
         if requires_grad {
             tensor = tensor.require_grad();
         }
         Param::from_mapped_value(id, tensor, mapper)
     }
-}
-
-/// Returns the flag for each element of a tensor.
-fn expanded<const D: usize>(
-    flag: &Tensor<Wgsl, 1, Bool>,
-    tensor: &Tensor<Wgsl, D>,
-) -> Tensor<Wgsl, D, Bool> {
-    flag.clone().to_device(&tensor.device()).reshape([1; D]).expand(tensor.shape())
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use burn::tensor::backend::ExecutionError;
-use burn::tensor::{Bool, DType, Int, IntDType, Tensor, TensorData};
+use burn_backend::{DType, ExecutionError, TensorData};
+use burn_tensor::{Bool, Int, IntDType, Tensor};
 
 use super::GradScalerConfig;
 use crate::backend::Wgsl;
@@ -115,6 +115,7 @@ impl OnDevice {
     }
 
     /// Moves the state.
+    #[cfg(feature = "train")]
     pub fn on_device(self, device: &WgslDevice) -> Self {
         Self {
             scale: self.scale.to_device(device),

@@ -36,6 +36,10 @@ pub use contract::Convert;
 pub use device::PortDevice as LibTorchDevice;
 pub use tensor::{QuantizedTensor, Tensor};
 
+// The names that are alike in the ports to all releases.
+pub use backend::Port;
+pub use device::PortDevice;
+
 /// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same
 /// devices.
 pub use burn_wgsl as wgsl;

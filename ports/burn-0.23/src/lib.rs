@@ -42,6 +42,10 @@ pub use device::PortDevice;
 pub use release::FlexDevice;
 pub use tensor::{QuantizedTensor as FlexQTensor, Tensor as FlexTensor};
 
+// The names that are alike in the ports to all releases.
+pub use backend::Port;
+pub use tensor::Tensor;
+
 /// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same
 /// devices.
 pub use burn_wgsl as wgsl;

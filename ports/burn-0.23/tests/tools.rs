@@ -13,6 +13,6 @@ mod tools;
 
 /// The crate, under names that tests of all releases use.
 mod port {
-    pub use burn_flex::{Flex as Port, FlexTensor as Tensor};
     pub use burn_flex::*;
+    pub use burn_flex::{Flex as Port, FlexTensor as Tensor};
 }
