@@ -1,13 +1,17 @@
 //! Attention with fewer heads of keys and values than of queries, and causal attention whose diagonal begins at the
-//! first key, which Burn 0.21 does not have.
+//! first key, which Burn 0.21 does not have, and the gradients that Burn 0.23 asks for.
 
-use burn_backend::ops::{AttentionModuleOptions, CausalAlignment};
+use burn_backend::ops::{
+    AttentionBackward, AttentionModuleOptions, CausalAlignment, attention as composed,
+};
 use burn_backend_021 as old;
 use burn_backend_021::ops::{BoolTensorOps, FloatTensorOps, ModuleOps};
 use burn_backend_021::{Shape, Slice, TensorData, TensorMetadata};
 use burn_wgsl::{Wgsl, WgslTensor};
 
+use crate::backend::Port;
 use crate::contract::Convert;
+use crate::tensor::Tensor;
 
 impl Convert for AttentionModuleOptions {
     type Other = old::ops::AttentionModuleOptions;
@@ -70,6 +74,87 @@ pub(crate) fn attention(
     };
     let options = AttentionModuleOptions { is_causal: false, ..options };
     Wgsl::attention(query, key, value, Some(mask), bias, options.converted())
+}
+
+/// Returns whether kernels compute the gradients of attention: not if the diagonal begins at the first key, and there
+/// are more or fewer keys than queries.
+fn has_kernels(query: &WgslTensor, key: &WgslTensor, options: &AttentionModuleOptions) -> bool {
+    !options.is_causal
+        || options.causal_alignment == CausalAlignment::BottomRight
+        || query.shape()[2] == key.shape()[2]
+}
+
+/// Computes attention without a mask or a bias, and the logarithms of the sums of `e^score`
+/// `[batch, heads, queries]`.
+pub(crate) fn attention_with_log_sums(
+    [query, key, value]: [WgslTensor; 3],
+    options: AttentionModuleOptions,
+) -> [WgslTensor; 2] {
+    if !has_kernels(&query, &key, &options) {
+        let [query, key, value] = [query, key, value].map(Tensor);
+        let (out, log_sums) =
+            composed::attention_with_logsumexp_default::<Port>(query, key, value, options);
+        return [out.0, log_sums.0];
+    }
+    let (dtype, heads) = (query.dtype(), query.shape()[1]);
+    let (key, value) = (repeated(key, heads), repeated(value, heads));
+    let options = options.converted();
+    let (out, log_sums) = Wgsl::attention_with_log_sums(query, key, value, None, None, options);
+    // The second column is what is rounded away of the first.
+    let log_sums = Wgsl::float_slice(log_sums, &first_of(3, 1));
+    let shape = Shape::new([0, 1, 2].map(|axis| log_sums.shape()[axis]));
+    [Wgsl::float_cast(out, dtype.into()), Wgsl::float_reshape(log_sums, shape)]
+}
+
+/// Computes the gradients of queries, keys and values from the results of [`attention_with_log_sums`].
+pub(crate) fn attention_backward(
+    [query, key, value]: [WgslTensor; 3],
+    [out, log_sums]: [WgslTensor; 2],
+    grad: WgslTensor,
+    options: AttentionModuleOptions,
+) -> AttentionBackward<Port> {
+    if !has_kernels(&query, &key, &options) {
+        let [query, key, value, out, log_sums, grad] =
+            [query, key, value, out, log_sums, grad].map(Tensor);
+        return composed::attention_backward_default(
+            query, key, value, out, log_sums, grad, options,
+        );
+    }
+    let types = [query.dtype(), key.dtype(), value.dtype()];
+    let (heads, own) = (query.shape()[1], key.shape()[1]);
+    let (key, value) = (repeated(key, heads), repeated(value, heads));
+    let mut shape = log_sums.shape();
+    shape.push(1);
+    let log_sums = Wgsl::float_reshape(log_sums, shape);
+    let device = Wgsl::float_device(&log_sums);
+    let nothing = Wgsl::float_zeros(log_sums.shape(), &device, old::FloatDType::F32);
+    let log_sums = Wgsl::float_cat(vec![log_sums, nothing], 3);
+    let (query_grad, key_grad, value_grad) = Wgsl::attention_backward(
+        query,
+        key,
+        value,
+        None,
+        None,
+        out,
+        log_sums,
+        grad,
+        options.converted(),
+    );
+    let gradients = [query_grad, summed(key_grad, own), summed(value_grad, own)];
+    let [query_grad, key_grad, value_grad] = [0, 1, 2]
+        .map(|index| Tensor(Wgsl::float_cast(gradients[index].clone(), types[index].into())));
+    AttentionBackward { query_grad, key_grad, value_grad }
+}
+
+/// Sums the gradients of repeated heads `[batch, heads, rows, width]`, so that there are `own`.
+fn summed(gradient: WgslTensor, own: usize) -> WgslTensor {
+    let [batch, heads, rows, width] = [0, 1, 2, 3].map(|axis| gradient.shape()[axis]);
+    if own == heads || own == 0 {
+        return gradient;
+    }
+    let groups = Shape::new([batch, own, heads / own, rows, width]);
+    let sums = Wgsl::float_sum_dim(Wgsl::float_reshape(gradient, groups), 2);
+    Wgsl::float_reshape(sums, Shape::new([batch, own, rows, width]))
 }
 
 /// Returns the first `len` indices of an axis, and all of the axes before it.

@@ -98,6 +98,34 @@ macro_rules! module_methods_of_release {
             crate::attention::attention([query.0, key.0, value.0], mask, bias, options).converted()
         }
 
+        fn has_attention_backward() -> bool {
+            true
+        }
+
+        fn attention_with_logsumexp(
+            query: F,
+            key: F,
+            value: F,
+            options: AttentionModuleOptions,
+        ) -> (F, F) {
+            let operands = [query.0, key.0, value.0];
+            let [out, log_sums] = crate::attention::attention_with_log_sums(operands, options);
+            (out.converted(), log_sums.converted())
+        }
+
+        fn attention_backward(
+            query: F,
+            key: F,
+            value: F,
+            out: F,
+            logsumexp: F,
+            out_grad: F,
+            options: AttentionModuleOptions,
+        ) -> burn_backend::ops::AttentionBackward<Self> {
+            let (operands, results) = ([query.0, key.0, value.0], [out.0, logsumexp.0]);
+            crate::attention::attention_backward(operands, results, out_grad.0, options)
+        }
+
         fn avg_pool2d(
             x: F,
             kernel: [usize; 2],

@@ -2,6 +2,7 @@
 
 mod activation;
 mod adaptive;
+mod batch_norm;
 mod boolean;
 mod float;
 mod int;

@@ -1,12 +1,13 @@
 //! Ops of modules: convolution, pooling, interpolation, attention and norms.
 
 use burn_backend::ops::{
-    DeformConv2dBackward, IntTensorOps, InterpolateMode, MaxPool1dBackward, MaxPool1dWithIndices,
-    MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
+    BatchNormTrain, BatchNormTrainBackward, DeformConv2dBackward, IntTensorOps, InterpolateMode,
+    MaxPool1dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
 };
 use burn_backend_021::ops::ModuleOps as _;
 
 use super::adaptive::{adaptive_avg_pool3d, adaptive_avg_pool3d_backward};
+use super::batch_norm::{batch_norm_train, batch_norm_train_backward};
 use super::nearest_exact::{nearest_exact, nearest_exact_backward};
 use super::padding::{padded, unpadded};
 use super::prelude::*;
@@ -289,6 +290,33 @@ impl ModuleOps<Self> for Port {
             _ => Wgsl::interpolate_backward(x, grad, output_size, options.converted()),
         }
         .converted()
+    }
+
+    fn batch_norm_train(x: F, gamma: F, beta: F, epsilon: f64) -> BatchNormTrain<Self> {
+        let [output, mean, variance] = batch_norm_train(x.0, gamma.0, beta.0, epsilon);
+        BatchNormTrain {
+            output: output.converted(),
+            mean: mean.converted(),
+            variance: variance.converted(),
+        }
+    }
+
+    fn batch_norm_train_backward(
+        x: F,
+        gamma: F,
+        mean: F,
+        variance: F,
+        epsilon: f64,
+        output_grad: F,
+    ) -> BatchNormTrainBackward<Self> {
+        let statistics = [mean.0, variance.0];
+        let [x_grad, gamma_grad, beta_grad] =
+            batch_norm_train_backward(x.0, gamma.0, statistics, epsilon, output_grad.0);
+        BatchNormTrainBackward {
+            x_grad: x_grad.converted(),
+            gamma_grad: gamma_grad.converted(),
+            beta_grad: beta_grad.converted(),
+        }
     }
 
     fn has_ctc_loss_backward() -> bool {

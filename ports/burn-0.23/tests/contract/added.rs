@@ -3,6 +3,7 @@
 use burn_backend::ops::{
     AttentionModuleOptions, BoolTensorOps, CausalAlignment, CoordinateTransformMode,
     FloatTensorOps, IntTensorOps, InterpolateMode, InterpolateOptions, ModuleOps,
+    attention as composed,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{IntDType, Scalar, TensorData};
@@ -495,5 +496,73 @@ fn windows_that_have_only_padding_have_no_index_and_no_gradient() {
             max.indices,
         );
         assert_close("gradient", &read(x_grad.x_grad), &[0.0, 0.0]);
+    }
+}
+
+#[test]
+fn attention_has_gradients() {
+    // Queries, keys, heads, heads of keys.
+    let sizes = [(5, 5, 2, 2), (3, 7, 4, 2), (6, 4, 2, 1)];
+    let alignments = [CausalAlignment::BottomRight, CausalAlignment::TopLeft];
+    for (device, (queries, keys, heads, own)) in
+        DEVICES.into_iter().flat_map(|device| sizes.map(|size| (device.clone(), size)))
+    {
+        for (is_causal, causal_alignment) in
+            [(false, alignments[0]), (true, alignments[0]), (true, alignments[1])]
+        {
+            // The first queries see no key, so that there is no gradient to compare.
+            if is_causal && causal_alignment == alignments[0] && queries > keys {
+                continue;
+            }
+            let options = AttentionModuleOptions {
+                scale: Some(0.5),
+                softcap: None,
+                is_causal,
+                causal_alignment,
+            };
+            let tensor = |seed, shape: [usize; 4]| {
+                floats(&numbers(seed, shape.iter().product()), &shape, &device)
+            };
+            let query = tensor(1, [2, heads, queries, 8]);
+            let key = tensor(2, [2, own, keys, 8]);
+            let value = tensor(3, [2, own, keys, 6]);
+            let grad = tensor(4, [2, heads, queries, 6]);
+            let operands = || (query.clone(), key.clone(), value.clone());
+            let label = |part| {
+                format!(
+                    "{part}, {queries} x {keys}, {heads} to {own} heads, {options:?}, {device:?}"
+                )
+            };
+
+            let (q, k, v) = operands();
+            let (out, log_sums) = Port::attention_with_logsumexp(q, k, v, options);
+            let (q, k, v) = operands();
+            let (expected_out, expected_sums) =
+                composed::attention_with_logsumexp_default::<Port>(q, k, v, options);
+            let [found, expected] = [&out, &expected_out].map(|of| read(of.clone()));
+            assert_close(&label("result"), &found, &expected);
+            let [found, expected] = [&log_sums, &expected_sums].map(|of| read(of.clone()));
+            assert_close(&label("sums"), &found, &expected);
+
+            let (q, k, v) = operands();
+            let found = Port::attention_backward(q, k, v, out, log_sums, grad.clone(), options);
+            let (q, k, v) = operands();
+            let expected = composed::attention_backward_default::<Port>(
+                q,
+                k,
+                v,
+                expected_out,
+                expected_sums,
+                grad,
+                options,
+            );
+            for (part, found, expected) in [
+                ("query", found.query_grad, expected.query_grad),
+                ("key", found.key_grad, expected.key_grad),
+                ("value", found.value_grad, expected.value_grad),
+            ] {
+                assert_close(&label(part), &read(found), &read(expected));
+            }
+        }
     }
 }
