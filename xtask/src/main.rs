@@ -11,7 +11,6 @@ mod mpi;
 mod options;
 mod pack;
 mod packages;
-mod ports;
 mod reached;
 mod resume;
 mod scaling;
@@ -50,6 +49,7 @@ Commands:
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
   ports     Check and test the crates for other versions of Burn
+  ecosystem Test crates around Burn: burn-train, burn-store, burn-rl, burn-collective
   watch     Build and test with the newest releases of Burn, wgpu and naga, in a copy of the
             last commit, and write a report (needs the network)
   mpi       Check and test the package for MPI jobs
@@ -141,9 +141,11 @@ fn main() -> ExitCode {
                 usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
             }
         },
-        "ports" if !wants_help => match args.first() {
-            None => report(ports::run()),
-            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask ports`")),
+        "ecosystem" | "ports" if !wants_help => match args.first() {
+            None => report(workspace::check_all(&command)),
+            Some(arg) => {
+                usage_error(&format!("unknown argument `{arg}` of `cargo xtask {command}`"))
+            }
         },
         "watch" if !wants_help => match args.first() {
             None => report(watch::run()),
@@ -176,8 +178,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "mpi" | "pack" | "ports" | "scaling" | "soak" | "validate"
-        | "vulkan" | "watch" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "ecosystem" | "mpi" | "pack" | "ports" | "scaling" | "soak"
+        | "validate" | "vulkan" | "watch" | "web" | "serve" | "test-web" | "help" | "--help"
+        | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

@@ -1,0 +1,68 @@
+//! burn-rl: an agent learns the way through a corridor from a buffer of transitions.
+
+use burn::module::Module;
+use burn::nn::loss::{MseLoss, Reduction};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Int, Tensor, TensorData};
+use burn_rl::TransitionBuffer;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+
+/// Cells of the corridor. The reward is in the last one.
+const CELLS: usize = 5;
+/// Actions: to the left, and to the right.
+const ACTIONS: usize = 2;
+
+/// Returns the cell as a row `[1, CELLS]`.
+fn state(cell: usize, device: &WgslDevice) -> Tensor<Wgsl, 2> {
+    let row: Vec<f32> = (0..CELLS).map(|index| f32::from(u8::from(index == cell))).collect();
+    Tensor::from_data(TensorData::new(row, [1, CELLS]), device)
+}
+
+#[derive(Module, Debug)]
+struct Values<B: Backend> {
+    layer: Linear<B>,
+}
+
+#[test]
+fn an_agent_learns_the_way_to_the_reward() {
+    let device = WgslDevice::default();
+    Wgsl::seed(&device, 5);
+    let mut buffer = TransitionBuffer::<Wgsl, Tensor<Wgsl, 2>, Tensor<Wgsl, 2>>::new(64, &device);
+    for step in 0..60 {
+        let (cell, action) = (step / ACTIONS % (CELLS - 1), step % ACTIONS);
+        let next = if action == 1 { cell + 1 } else { cell.saturating_sub(1) };
+        let is_end = next == CELLS - 1;
+        let taken = Tensor::from_data(TensorData::new(vec![action as f32], [1, 1]), &device);
+        let reward = f32::from(u8::from(is_end));
+        buffer.push(state(cell, &device), state(next, &device), taken, reward, is_end);
+    }
+    assert_eq!(buffer.len(), 60);
+
+    let layer = LinearConfig::new(CELLS, ACTIONS).with_bias(false).init(&device);
+    let mut values = Values::<Autodiff<Wgsl>> { layer };
+    let mut optimizer = AdamConfig::new().init();
+    for _ in 0..500 {
+        let batch = buffer.sample(32);
+        let next = values.layer.forward(Tensor::from_inner(batch.next_states)).inner();
+        let goes_on = batch.dones.neg() + 1.0;
+        let target = batch.rewards + next.max_dim(1) * goes_on * 0.9;
+        let of_actions = values.layer.forward(Tensor::from_inner(batch.states));
+        let taken = Tensor::<Autodiff<Wgsl>, 2, Int>::from_inner(batch.actions.int());
+        let value = of_actions.gather(1, taken);
+        let loss = MseLoss::new().forward(value, Tensor::from_inner(target), Reduction::Mean);
+        let gradients = GradientsParams::from_grads(loss.backward(), &values);
+        values = optimizer.step(2e-2, values, gradients);
+    }
+    for cell in 0..CELLS - 1 {
+        let found = values.layer.forward(Tensor::from_inner(state(cell, &device))).inner();
+        let found: Vec<f32> = found.into_data().iter::<f32>().collect();
+        let expected = 0.9f32.powi((CELLS - 2 - cell) as i32);
+        assert!(
+            (found[1] - expected).abs() < 0.05,
+            "{found:?} in cell {cell}, expected {expected}"
+        );
+        assert!(found[1] > found[0], "{found:?} in cell {cell}");
+    }
+}

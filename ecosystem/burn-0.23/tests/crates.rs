@@ -1,0 +1,8 @@
+//! Crates around Burn 0.23.
+
+#[path = "../../tests/files.rs"]
+mod files;
+#[path = "../../tests/replay.rs"]
+mod replay;
+#[path = "../../tests/training.rs"]
+mod training;
