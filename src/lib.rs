@@ -94,12 +94,8 @@ mod variables;
 #[cfg(feature = "vision")]
 mod vision;
 
-/// Compiles and runs the README's code with the other doc tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// The same for the pages in `docs/` that have code.
+/// Compiles and runs the code of the pages in `docs/` with the other doc tests. That of the README is for Burn 0.22: the
+/// port tests it.
 #[cfg(doctest)]
 mod docs {
     #[cfg(feature = "autodiff")]

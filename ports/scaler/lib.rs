@@ -21,8 +21,8 @@
 //! for _ in 0..10 {
 //!     let scope = autocast(&device, Precision::F16)?;
 //!     let loss = model.forward(x.clone()).powi_scalar(2).mean();
-//!     drop(scope);
 //!     let gradients = GradientsParams::from_grads(scaler.scale(loss).backward(), &model);
+//!     drop(scope);
 //!     model = optimizer.step(1e-3, model, gradients);
 //! }
 //! # Ok::<(), burn_wgsl_scaler::OtherBackend>(())
@@ -70,7 +70,7 @@ pub fn wgsl_device(device: &Device) -> Result<WgslDevice, OtherBackend> {
 }
 
 /// Begins a scope in which products, convolutions and attention on a device are computed in 16 bits, until the result is
-/// dropped. With Burn's autodiff, gradients have the types of the forward pass.
+/// dropped. The backward pass belongs into the scope.
 ///
 /// # Errors
 ///

@@ -43,3 +43,13 @@ pub use device::PortDevice;
 /// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same
 /// devices.
 pub use burn_wgsl as wgsl;
+
+/// Compiles and runs the code of the page about this port.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;
+
+/// The same for the project's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

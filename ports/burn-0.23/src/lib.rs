@@ -49,3 +49,8 @@ pub use tensor::Tensor;
 /// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same
 /// devices.
 pub use burn_wgsl as wgsl;
+
+/// Compiles and runs the code of the page about this port.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

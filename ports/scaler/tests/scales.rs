@@ -104,9 +104,9 @@ fn a_network_learns_under_autocast_as_in_f32() {
         for _ in 0..12 {
             let scope = autocast(&device, precision).expect("burn-wgsl's device");
             let loss = (network.forward(x.clone()) - y.clone()).powi_scalar(2).mean();
-            drop(scope);
             losses.push(loss.clone().inner().into_scalar::<f32>());
             let gradients = GradientsParams::from_grads(scaler.scale(loss).backward(), &network);
+            drop(scope);
             network = optimizer.step(1e-3, network, gradients);
         }
         assert_eq!(network.layers[0].weight.val().dtype(), burn::tensor::DType::F32);
