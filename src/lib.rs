@@ -94,8 +94,8 @@ mod variables;
 #[cfg(feature = "vision")]
 mod vision;
 
-/// Compiles and runs the code of the pages in `docs/` with the other doc tests. That of the README is for Burn 0.22: the
-/// port tests it.
+/// Compiles and runs the code of the pages in `docs/` with the other doc tests. That of the README is for Burn 0.22:
+/// the port tests it.
 #[cfg(doctest)]
 mod docs {
     #[cfg(feature = "autodiff")]

@@ -69,8 +69,8 @@ pub fn wgsl_device(device: &Device) -> Result<WgslDevice, OtherBackend> {
     Ok(burn::backend::TensorMetadata::device(&probe).0)
 }
 
-/// Begins a scope in which products, convolutions and attention on a device are computed in 16 bits, until the result is
-/// dropped. The backward pass belongs into the scope.
+/// Begins a scope in which products, convolutions and attention on a device are computed in 16 bits, until the
+/// result is dropped. The backward pass belongs into the scope.
 ///
 /// # Errors
 ///
@@ -108,8 +108,9 @@ impl GradScaler {
         loss.cast(FloatDType::F32) * scale
     }
 
-    /// Wraps an optimizer: its steps divide gradients by the scale, and change no parameter if one is infinite or NaN.
-    /// Each optimizer needs a scaler of its own. In a step that changes no parameter, the optimizer sees gradients of 0.
+    /// Wraps an optimizer: its steps divide gradients by the scale, and change no parameter if one is infinite or
+    /// NaN. Each optimizer needs a scaler of its own. In a step that changes no parameter, the optimizer sees
+    /// gradients of 0.
     pub fn wrap(&self, optimizer: ModuleOptimizer) -> ScaledOptimizer {
         ScaledOptimizer { optimizer, scaler: self.0.clone(), max_norm: None }
     }
