@@ -14,7 +14,7 @@ use burn_backend::{
 };
 use burn_flex::{Flex, FlexDevice};
 
-const DEVICES: [PortDevice; 2] = [PortDevice(WgslDevice::Software), PortDevice::Cpu];
+const DEVICES: [PortDevice; 2] = [PortDevice(WgslDevice::Software), PortDevice(WgslDevice::Cpu)];
 
 const UPDATES: [IndexingUpdateOp; 5] = [
     IndexingUpdateOp::Assign,
@@ -326,7 +326,7 @@ fn quantised_bytes_are_those_of_burn() {
 #[test]
 fn schemes_that_burn_wgsl_cannot_store_are_rejected() {
     let scheme = QuantScheme::default().with_value(QuantValue::Q8S);
-    let device = PortDevice::Cpu;
+    let device = PortDevice(WgslDevice::Cpu);
     for (scheme, problem) in [
         (scheme.per_tensor(ScaleDtype::F32).per_block([5], ScaleDtype::F32), "use one of them"),
         (scheme.per_block([5], ScaleDtype::F16), "of another type than f32"),
@@ -342,7 +342,7 @@ fn schemes_that_burn_wgsl_cannot_store_are_rejected() {
 
 fn assert_rejected(scheme: &QuantScheme, problem: &str) {
     let message = std::panic::catch_unwind(|| {
-        Port::quantize_dynamic(floats::<Port>(1, &[4, 10], &PortDevice::Cpu), scheme)
+        Port::quantize_dynamic(floats::<Port>(1, &[4, 10], &PortDevice(WgslDevice::Cpu)), scheme)
     })
     .expect_err("it is not supported");
     let message = message.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -15,12 +15,12 @@ use crate::tensor::Tensor;
 /// |---|---|
 /// | `Device::default()`, unless a CubeCL backend is enabled | the default |
 /// | `Device::libtorch_cuda(n)` | GPU number `n` of any vendor |
-/// | `Device::libtorch_mps()`, `Device::libtorch_vulkan()` | the default |
-/// | `Device::libtorch()` | the CPU |
+/// | `Device::libtorch()`, `Device::libtorch_mps()`, `Device::libtorch_vulkan()` | the default |
+/// | `Device::new(PortDevice(WgslDevice::Cpu))` | the CPU |
 #[allow(non_snake_case, non_upper_case_globals, reason = "they are variants of LibTorch's device")]
 impl PortDevice {
-    /// The CPU.
-    pub const Cpu: Self = Self(WgslDevice::Cpu);
+    /// The default device, as in LibTorch: programs that name it have data loaders that do not.
+    pub const Cpu: Self = Self(WgslDevice::Auto);
     /// The default device.
     pub const Mps: Self = Self(WgslDevice::Auto);
     /// The default device.
