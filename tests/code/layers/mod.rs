@@ -50,9 +50,12 @@ const CRATES: [(&[&str], &[&str]); 7] = [
     (&["burn_ir", "burn_std"], &["cpu", "backend", "autodiff", "vision"]),
     (
         &["burn_backend"],
-        &["autocast", "cpu", "backend", "autodiff", "custom", "interop", "vision", "timing"],
+        &[
+            "autocast", "cpu", "backend", "autodiff", "custom", "interop", "scaler", "vision",
+            "timing",
+        ],
     ),
-    (&["burn_tensor"], &["custom", "generate", "interop", "vision"]),
+    (&["burn_tensor"], &["custom", "generate", "interop", "scaler", "vision"]),
     (&["burn_autodiff"], &["autodiff", "custom"]),
 ];
 
