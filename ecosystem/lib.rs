@@ -1,1 +1,1 @@
-//! Nothing: the tests are what this package is for.
+//! This package has tests only.

@@ -70,7 +70,7 @@ pub fn wgsl_device(device: &Device) -> Result<WgslDevice, OtherBackend> {
 }
 
 /// Begins a scope in which products, convolutions and attention on a device are computed in 16 bits, until the
-/// result is dropped. The backward pass belongs into the scope.
+/// result is dropped. The backward pass must be inside the scope.
 ///
 /// # Errors
 ///

@@ -31,6 +31,7 @@ use crate::device::WgslDevice;
 /// assert_eq!(scaler.state().scale, 4.0);
 /// ```
 #[derive(Debug)]
+#[must_use = "the scale changes, and a step is skipped, only if the step ends"]
 pub struct ScaledGradients<'a> {
     scaler: &'a GradScaler,
     /// The device of the scale.
@@ -54,6 +55,10 @@ impl<'a> ScaledGradients<'a> {
     }
 
     /// Divides a gradient by the scale. Returns it in the type of its parameter.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the type is no type of floats, or the device fails.
     pub fn unscaled<const D: usize>(
         &mut self,
         grad: Tensor<Wgsl, D>,
@@ -87,7 +92,7 @@ impl<'a> ScaledGradients<'a> {
         unscaled
     }
 
-    /// Decides on the step, and changes the scale. Nothing is read back. Without gradients, there is no step, and the
+    /// Decides on the step, and changes the scale, before the optimizer takes the step. Nothing is read back. Without gradients, there is no step, and the
     /// scale stays.
     pub fn end(self) -> ScaledStep {
         let Self { scaler, device, tested, squares, max_norm, .. } = self;
@@ -106,6 +111,7 @@ impl<'a> ScaledGradients<'a> {
 
 /// A step that begins: see [`ScaledGradients`].
 #[derive(Debug)]
+#[must_use = "gradients are cleared, and parameters kept, by it"]
 pub struct ScaledStep {
     /// What each gradient is multiplied by, if the norm of all is limited.
     factor: Option<Tensor<Wgsl, 1>>,

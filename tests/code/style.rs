@@ -12,7 +12,7 @@ const COLUMNS: usize = 120;
 const LINES: usize = 80;
 
 /// Folders with the sources of programs. Tests are lists of cases.
-const PROGRAMS: [&str; 5] = ["src", "examples", "web", "xtask/src", "ports"];
+const PROGRAMS: [&str; 6] = ["src", "examples", "web", "xtask/src", "ports", "ecosystem"];
 
 fn sources(names: &[&str], extensions: &[&str]) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

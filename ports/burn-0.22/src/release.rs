@@ -19,7 +19,7 @@ use crate::tensor::Tensor;
 /// | `Device::new(PortDevice(WgslDevice::Cpu))` | the CPU |
 #[allow(non_snake_case, non_upper_case_globals, reason = "they are variants of LibTorch's device")]
 impl PortDevice {
-    /// The default device, as in LibTorch: programs that name it have data loaders that do not.
+    /// The default device. It is LibTorch's default: data loaders of programs that name it use the default device.
     pub const Cpu: Self = Self(WgslDevice::Auto);
     /// The default device.
     pub const Mps: Self = Self(WgslDevice::Auto);
