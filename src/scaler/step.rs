@@ -92,8 +92,8 @@ impl<'a> ScaledGradients<'a> {
         unscaled
     }
 
-    /// Decides on the step, and changes the scale, before the optimizer takes the step. Nothing is read back. Without gradients, there is no step, and the
-    /// scale stays.
+    /// Decides on the step, and changes the scale, before the optimizer takes the step. Nothing is read back. Without
+    /// gradients, there is no step, and the scale stays.
     pub fn end(self) -> ScaledStep {
         let Self { scaler, device, tested, squares, max_norm, .. } = self;
         let overflow = (!tested.is_empty()).then(|| overflow(tested, &device));
