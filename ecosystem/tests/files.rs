@@ -1,8 +1,9 @@
-//! burn-store: a model is saved and loaded, also on another device.
+//! burn-store: a model with statistics of batches is saved and loaded.
 
 use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::prelude::*;
+use burn::tensor::Distribution;
 use burn_store::{BurnpackStore, ModuleSnapshot, SafetensorsStore};
 
 #[derive(Module, Debug)]
@@ -29,7 +30,11 @@ impl Network {
 #[test]
 fn models_are_saved_and_loaded() {
     let device = Device::default();
-    let network = Network::new(&device);
+    let network = Network::new(&device.clone().autodiff());
+    // A batch changes the running statistics.
+    let x = Tensor::<2>::random([8, 6], Distribution::Normal(2.0, 3.0), &device);
+    network.norm.forward(x.autodiff());
+    let network = network.valid();
     let expected = network.results(&device);
     let folder = tempfile::tempdir().expect("a folder for files");
 

@@ -30,6 +30,7 @@
 
 use std::fmt;
 
+use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{GradientsParams, ModuleOptimizer, MultiGradientsParams};
 use burn::tensor::{Device, FloatDType, Tensor};
@@ -148,28 +149,59 @@ impl ScaledOptimizer {
     ///
     /// # Panics
     ///
-    /// [`step`](Self::step) panics unless `max_norm` is a finite number above 0.
+    /// Panics unless `max_norm` is a finite number above 0.
     #[must_use]
     pub fn with_max_norm(self, max_norm: f32) -> Self {
+        let is_usable = max_norm > 0.0 && max_norm.is_finite();
+        assert!(is_usable, "the largest norm is {max_norm}; it must be a finite number above 0");
         Self { max_norm: Some(max_norm), ..self }
     }
 
-    /// Takes a step with the gradients of a scaled loss.
-    pub fn step<M: Module>(&mut self, lr: f64, module: M, gradients: GradientsParams) -> M {
-        self.step_with(lr, module, gradients)
+    /// Returns whether gradients reach the optimizer as they are.
+    fn is_plain(&self) -> bool {
+        !self.scaler.is_enabled() && self.max_norm.is_none()
+    }
+
+    /// Takes a step with the gradients of a scaled loss, as `ModuleOptimizer::step`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a parameter is on a device of another backend, or a device fails.
+    pub fn step<M: Module>(
+        &mut self,
+        lr: impl Into<ModuleLearningRate>,
+        module: M,
+        gradients: GradientsParams,
+    ) -> M {
+        if self.is_plain() {
+            return self.optimizer.step(lr, module, gradients);
+        }
+        self.step_with(lr.into(), module, gradients)
     }
 
     /// Takes a step with the gradients of scaled losses on several devices.
+    ///
+    /// # Panics
+    ///
+    /// As [`step`](Self::step).
     pub fn step_multi<M: Module>(
         &mut self,
-        lr: f64,
+        lr: impl Into<ModuleLearningRate>,
         module: M,
         gradients: MultiGradientsParams,
     ) -> M {
-        self.step_with(lr, module, gradients)
+        if self.is_plain() {
+            return self.optimizer.step_multi(lr, module, gradients);
+        }
+        self.step_with(lr.into(), module, gradients)
     }
 
-    fn step_with<M: Module>(&mut self, lr: f64, module: M, scaled: impl TakeGradient) -> M {
+    fn step_with<M: Module>(
+        &mut self,
+        lr: ModuleLearningRate,
+        module: M,
+        scaled: impl TakeGradient,
+    ) -> M {
         let mut unscaled = Unscaled {
             scaled,
             step: self.scaler.begin_step(self.max_norm),

@@ -92,21 +92,61 @@ fn batches_are_normalised_and_have_gradients() {
     let of_gamma = slopes(&gamma, |gamma| normalised(&x, gamma, &beta), &grad);
     let of_beta = slopes(&beta, |beta| normalised(&x, &gamma, beta), &grad);
     for device in DEVICES {
-        for (dtype, tolerance) in [(FloatDType::F32, 2e-5), (FloatDType::F16, 4e-3)] {
-            let line = |values: &[f64]| tensor(values, &[SHAPE[1]], dtype, &device);
+        let types = [
+            (FloatDType::F32, FloatDType::F32, 2e-5),
+            (FloatDType::F16, FloatDType::F16, 4e-3),
+            // As under autocast: only x's gradient has 16 bits.
+            (FloatDType::F16, FloatDType::F32, 2e-5),
+        ];
+        for (dtype, of_parameters, tolerance) in types {
+            let line = |values: &[f64]| tensor(values, &[SHAPE[1]], of_parameters, &device);
             let [x, grad] = [&x, &grad].map(|of| tensor(of, &SHAPE, dtype, &device));
-            let label = |part: &str| format!("{part} of {dtype:?} on {device:?}");
+            let label =
+                |part: &str| format!("{part} of {dtype:?}, {of_parameters:?} on {device:?}");
             let found = Port::batch_norm_train(x.clone(), line(&gamma), line(&beta), EPSILON);
-            assert_eq!(found.output.dtype(), DType::from(dtype));
+            assert_eq!(found.output.dtype(), DType::from(of_parameters));
+            assert_eq!(found.variance.dtype(), DType::from(of_parameters));
             assert_close(&label("result"), found.output, &y, tolerance);
             assert_close(&label("means"), found.mean.clone(), &means, tolerance);
             assert_close(&label("variances"), found.variance.clone(), &variances, tolerance);
             let [mean, variance] = [found.mean, found.variance];
             let found =
                 Port::batch_norm_train_backward(x, line(&gamma), mean, variance, EPSILON, grad);
-            assert_close(&label("x's gradient"), found.x_grad, &of_x, tolerance);
+            assert_eq!(found.x_grad.dtype(), DType::from(dtype));
+            assert_eq!(found.gamma_grad.dtype(), DType::from(of_parameters));
+            let of_16_bits = if dtype == FloatDType::F16 { 4e-3 } else { tolerance };
+            assert_close(&label("x's gradient"), found.x_grad, &of_x, of_16_bits);
             assert_close(&label("gamma's gradient"), found.gamma_grad, &of_gamma, tolerance);
             assert_close(&label("beta's gradient"), found.beta_grad, &of_beta, tolerance);
         }
+    }
+}
+
+#[test]
+fn a_variance_beyond_f16_is_kept_for_the_gradient() {
+    for device in DEVICES {
+        let x: Vec<f64> = [-600.0, 600.0].repeat(20);
+        let x = tensor(&x, &[40, 1], FloatDType::F16, &device);
+        let line = |value| tensor(&[value], &[1], FloatDType::F32, &device);
+        let found = Port::batch_norm_train(x.clone(), line(2.0), line(0.5), EPSILON);
+        assert_close("variance", found.variance.clone(), &[360_000.0], 1e-5);
+        let grad: Vec<f64> = [3.0, 5.0].repeat(20);
+        let grad = tensor(&grad, &[40, 1], FloatDType::F32, &device);
+        let [mean, variance] = [found.mean, found.variance];
+        let found = Port::batch_norm_train_backward(x, line(2.0), mean, variance, EPSILON, grad);
+        assert_close("gamma's gradient", found.gamma_grad, &[40.0], 1e-5);
+        assert_close("beta's gradient", found.beta_grad, &[160.0], 1e-5);
+    }
+}
+
+#[test]
+fn an_empty_batch_has_gradients_of_zero() {
+    for device in DEVICES {
+        let x = tensor(&[], &[0, 2, 3], FloatDType::F32, &device);
+        let line = || tensor(&[1.0, 1.0], &[2], FloatDType::F32, &device);
+        let found = Port::batch_norm_train_backward(x.clone(), line(), line(), line(), EPSILON, x);
+        assert_eq!(found.x_grad.shape().to_vec(), [0, 2, 3]);
+        assert_close("gamma's gradient", found.gamma_grad, &[0.0; 2], 0.0);
+        assert_close("beta's gradient", found.beta_grad, &[0.0; 2], 0.0);
     }
 }

@@ -6,8 +6,8 @@ use burn_backend::ops::{
 };
 use burn_backend_021 as old;
 use burn_backend_021::ops::{BoolTensorOps, FloatTensorOps, ModuleOps};
-use burn_backend_021::{Shape, Slice, TensorData, TensorMetadata};
-use burn_wgsl::{Wgsl, WgslTensor};
+use burn_backend_021::{DType, FloatDType, Shape, Slice, TensorData, TensorMetadata};
+use burn_wgsl::{Precision, Wgsl, WgslTensor, current_precision};
 
 use crate::backend::Port;
 use crate::contract::Convert;
@@ -76,12 +76,23 @@ pub(crate) fn attention(
     Wgsl::attention(query, key, value, Some(mask), bias, options.converted())
 }
 
-/// Returns whether kernels compute the gradients of attention: not if the diagonal begins at the first key, and there
-/// are more or fewer keys than queries.
+/// Returns whether kernels compute the gradients of attention: not of f64, and not if the diagonal begins at the first
+/// key, and there are more or fewer keys than queries.
 fn has_kernels(query: &WgslTensor, key: &WgslTensor, options: &AttentionModuleOptions) -> bool {
-    !options.is_causal
+    let hides_as_kernels = !options.is_causal
         || options.causal_alignment == CausalAlignment::BottomRight
-        || query.shape()[2] == key.shape()[2]
+        || query.shape()[2] == key.shape()[2];
+    query.dtype() != DType::F64 && hides_as_kernels
+}
+
+/// Returns operands of attention in the type of autocast, which the kernels with gradients leave to the caller.
+fn autocast(operands: [WgslTensor; 3]) -> [WgslTensor; 3] {
+    let lower = match current_precision(&Wgsl::float_device(&operands[0])) {
+        Precision::F32 => return operands,
+        Precision::F16 => FloatDType::F16,
+        Precision::Bf16 => FloatDType::BF16,
+    };
+    operands.map(|operand| Wgsl::float_cast(operand, lower))
 }
 
 /// Computes attention without a mask or a bias, and the logarithms of the sums of `e^score`
@@ -96,6 +107,7 @@ pub(crate) fn attention_with_log_sums(
             composed::attention_with_logsumexp_default::<Port>(query, key, value, options);
         return [out.0, log_sums.0];
     }
+    let [query, key, value] = autocast([query, key, value]);
     let (dtype, heads) = (query.dtype(), query.shape()[1]);
     let (key, value) = (repeated(key, heads), repeated(value, heads));
     let options = options.converted();
@@ -122,12 +134,13 @@ pub(crate) fn attention_backward(
     }
     let types = [query.dtype(), key.dtype(), value.dtype()];
     let (heads, own) = (query.shape()[1], key.shape()[1]);
+    let [query, key, value] = autocast([query, key, value]);
     let (key, value) = (repeated(key, heads), repeated(value, heads));
     let mut shape = log_sums.shape();
     shape.push(1);
     let log_sums = Wgsl::float_reshape(log_sums, shape);
     let device = Wgsl::float_device(&log_sums);
-    let nothing = Wgsl::float_zeros(log_sums.shape(), &device, old::FloatDType::F32);
+    let nothing = Wgsl::float_zeros(log_sums.shape(), &device, FloatDType::F32);
     let log_sums = Wgsl::float_cat(vec![log_sums, nothing], 3);
     let (query_grad, key_grad, value_grad) = Wgsl::attention_backward(
         query,

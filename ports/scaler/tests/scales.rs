@@ -72,6 +72,57 @@ fn the_norm_of_all_gradients_is_limited_after_scaling() {
     assert!(weights(&layer).iter().all(|weight| (weight - expected).abs() < 1e-5), "{layer:?}");
 }
 
+#[test]
+fn a_frozen_parameter_and_one_without_a_gradient_stay() {
+    let device = device();
+    let scaler = GradScaler::new(config(64.0), &device).expect("burn-wgsl's device");
+    let mut optimizer = scaler.wrap(SgdConfig::new().init());
+    let [frozen, mut trained] = [layer(&device).no_grad(), layer(&device)];
+    let nothing = optimizer.step(0.25, trained.clone(), GradientsParams::new());
+    assert_eq!(weights(&nothing), [1.0; 4]);
+    let x = Tensor::<2>::ones([2, 2], &device);
+    let loss = trained.forward(frozen.forward(x)).sum();
+    let module = [frozen, trained];
+    let gradients = GradientsParams::from_grads(scaler.scale(loss).backward(), &module);
+    let [frozen, after] = optimizer.step(0.25, module, gradients);
+    trained = after;
+    assert_eq!((weights(&frozen), weights(&trained)), (vec![1.0; 4], vec![0.0; 4]));
+    assert!(!frozen.weight.val().is_require_grad() && trained.weight.val().is_require_grad());
+    assert_eq!(scaler.state().skipped_steps, 0);
+}
+
+#[test]
+fn a_disabled_scaler_changes_nothing() {
+    let device = device();
+    let config = GradScalerConfig { enabled: false, ..config(1024.0) };
+    let scaler = GradScaler::new(config, &device).expect("burn-wgsl's device");
+    let mut optimizer = scaler.wrap(SgdConfig::new().init());
+    let layer = step(&scaler, &mut optimizer, layer(&device), 1.0);
+    assert_eq!(weights(&layer), [0.5; 4]);
+    assert_eq!((scaler.state().scale, scaler.state().good_steps), (1024.0, 0));
+}
+
+#[test]
+fn parameters_keep_their_strategy_of_checkpointing() {
+    let device = device().gradient_checkpointing();
+    let scaler = GradScaler::new(config(64.0), &device).expect("burn-wgsl's device");
+    let mut optimizer = scaler.wrap(SgdConfig::new().init());
+    let mut layer = layer(&device);
+    for _ in 0..2 {
+        let loss = layer.forward(Tensor::<2>::ones([2, 2], &device)).sum();
+        let gradients = GradientsParams::from_grads(scaler.scale(loss).backward(), &layer);
+        layer = optimizer.step(0.25, layer, gradients);
+    }
+    assert_eq!(weights(&layer), [0.0; 4]);
+}
+
+#[test]
+#[should_panic(expected = "must be a finite number above 0")]
+fn a_norm_of_zero_is_refused() {
+    let scaler = GradScaler::new(config(2.0), &device()).expect("burn-wgsl's device");
+    let _ = scaler.wrap(SgdConfig::new().init()).with_max_norm(0.0);
+}
+
 /// Products large enough that autocast computes them in f16.
 #[derive(Module, Debug)]
 struct Network {

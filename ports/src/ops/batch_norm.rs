@@ -10,7 +10,8 @@
 //! ```
 //!
 //! (S. Ioffe and C. Szegedy, Batch Normalization, 2015). Means are over all axes but the second. Everything is computed
-//! in f32 for tensors of 16 bits, which are read as they are stored.
+//! in f32 for tensors of 16 bits, which are read as they are stored. Results have the wider type of `x` and `gamma`, so
+//! that those of a 16-bit `x` under autocast are f32, as everywhere.
 
 use burn_backend_021::ops::FloatTensorOps;
 use burn_backend_021::{DType, FloatDType, Scalar, Shape, TensorMetadata};
@@ -23,7 +24,7 @@ pub(super) fn batch_norm_train(
     beta: WgslTensor,
     epsilon: f64,
 ) -> [WgslTensor; 3] {
-    let (dtype, axes) = (x.dtype(), averaged(&x));
+    let (dtype, axes) = (wider(x.dtype(), gamma.dtype()), averaged(&x));
     let channels = Shape::new([x.shape()[1]]);
     let x = wide(x);
     let mean = Wgsl::mean_axes(x.clone(), &axes);
@@ -45,7 +46,7 @@ pub(super) fn batch_norm_train_backward(
     epsilon: f64,
     grad: WgslTensor,
 ) -> [WgslTensor; 3] {
-    let (dtype, axes) = (x.dtype(), averaged(&x));
+    let ([of_x, of_gamma], axes) = ([x.dtype(), gamma.dtype()], averaged(&x));
     let (channels, elements) = (x.shape()[1], x.shape().num_elements());
     let shape = Shape::from(
         (0..x.rank()).map(|axis| if axis == 1 { channels } else { 1 }).collect::<Vec<_>>(),
@@ -57,16 +58,20 @@ pub(super) fn batch_norm_train_backward(
     let normalised = Wgsl::float_mul(Wgsl::float_sub(x, mean), scale.clone());
     let grad_mean = Wgsl::mean_axes(grad.clone(), &axes);
     let projection = Wgsl::mean_axes(Wgsl::float_mul(grad.clone(), normalised.clone()), &axes);
-    let count = Scalar::from((elements / channels.max(1)) as f64);
     let sum = |mean: &WgslTensor| {
-        let sum = Wgsl::float_mul_scalar(mean.clone(), count);
-        stored(Wgsl::float_reshape(sum, Shape::new([channels])), dtype)
+        let mean = Wgsl::float_reshape(mean.clone(), Shape::new([channels]));
+        let sum = match elements / channels.max(1) {
+            // Means of nothing are NaN.
+            0 => Wgsl::float_zeros(mean.shape(), &Wgsl::float_device(&mean), FloatDType::F32),
+            count => Wgsl::float_mul_scalar(mean, Scalar::from(count as f64)),
+        };
+        stored(sum, of_gamma)
     };
     let [beta_grad, gamma_grad] = [&grad_mean, &projection].map(sum);
     let along = Wgsl::float_mul(normalised, projection);
     let rest = Wgsl::float_sub(Wgsl::float_sub(grad, grad_mean), along);
     let x_grad = Wgsl::float_mul(rest, Wgsl::float_mul(gamma, scale));
-    [stored(x_grad, dtype), gamma_grad, beta_grad]
+    [stored(x_grad, of_x), gamma_grad, beta_grad]
 }
 
 /// Returns the axes over which means are taken.
@@ -76,6 +81,15 @@ fn averaged(x: &WgslTensor) -> Vec<usize> {
 
 fn deviation(variance: WgslTensor, epsilon: f64) -> WgslTensor {
     Wgsl::float_sqrt(Wgsl::float_add_scalar(variance, epsilon.into()))
+}
+
+/// Returns the wider of two types of floats: f32 for f16 and bf16.
+fn wider(a: DType, b: DType) -> DType {
+    match (a, b) {
+        _ if a == b => a,
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        _ => DType::F32,
+    }
 }
 
 /// Returns a tensor in f32, or in f64.

@@ -6,9 +6,9 @@ use burn_backend::ops::{
     attention as composed,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
-use burn_backend::{IntDType, Scalar, TensorData};
+use burn_backend::{DType, IntDType, Scalar, TensorData, TensorMetadata};
 
-use crate::port::wgsl::WgslDevice;
+use crate::port::wgsl::{Precision, WgslDevice, autocast};
 use crate::port::{Port, PortDevice};
 
 const DEVICES: [PortDevice; 2] = [PortDevice(WgslDevice::Software), PortDevice(WgslDevice::Cpu)];
@@ -510,10 +510,8 @@ fn attention_has_gradients() {
         for (is_causal, causal_alignment) in
             [(false, alignments[0]), (true, alignments[0]), (true, alignments[1])]
         {
-            // The first queries see no key, so that there is no gradient to compare.
-            if is_causal && causal_alignment == alignments[0] && queries > keys {
-                continue;
-            }
+            // The first queries see no key: the logarithms of their sums are infinite in one way or another.
+            let sees_keys = !is_causal || causal_alignment != alignments[0] || queries <= keys;
             let options = AttentionModuleOptions {
                 scale: Some(0.5),
                 softcap: None,
@@ -542,7 +540,9 @@ fn attention_has_gradients() {
             let [found, expected] = [&out, &expected_out].map(|of| read(of.clone()));
             assert_close(&label("result"), &found, &expected);
             let [found, expected] = [&log_sums, &expected_sums].map(|of| read(of.clone()));
-            assert_close(&label("sums"), &found, &expected);
+            if sees_keys {
+                assert_close(&label("sums"), &found, &expected);
+            }
 
             let (q, k, v) = operands();
             let found = Port::attention_backward(q, k, v, out, log_sums, grad.clone(), options);
@@ -563,6 +563,29 @@ fn attention_has_gradients() {
             ] {
                 assert_close(&label(part), &read(found), &read(expected));
             }
+        }
+    }
+}
+
+#[test]
+fn attention_with_gradients_follows_autocast() {
+    for device in DEVICES {
+        let tensor = |seed| floats(&numbers(seed, 2 * 2 * 4 * 8), &[2, 2, 4, 8], &device);
+        let options = AttentionModuleOptions::default();
+        let scope = autocast(&device.0, Precision::F16);
+        let [q, k, v] = [1, 2, 3].map(tensor);
+        let (out, log_sums) = Port::attention_with_logsumexp(q, k, v, options);
+        assert_eq!(out.dtype(), DType::F16, "{device:?}");
+        let [q, k, v, grad] = [1, 2, 3, 4].map(tensor);
+        let found = Port::attention_backward(q, k, v, out, log_sums, grad, options);
+        drop(scope);
+        let [q, k, v] = [1, 2, 3].map(tensor);
+        let (out, log_sums) = Port::attention_with_logsumexp(q, k, v, options);
+        let [q, k, v, grad] = [1, 2, 3, 4].map(tensor);
+        let expected = Port::attention_backward(q, k, v, out, log_sums, grad, options);
+        assert_eq!(found.query_grad.dtype(), DType::F32, "{device:?}");
+        for (found, expected) in read(found.query_grad).iter().zip(read(expected.query_grad)) {
+            assert!((found - expected).abs() < 5e-3, "{found}, expected {expected}, {device:?}");
         }
     }
 }
