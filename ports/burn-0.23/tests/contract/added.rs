@@ -505,7 +505,7 @@ fn attention_has_gradients() {
     let sizes = [(5, 5, 2, 2), (3, 7, 4, 2), (6, 4, 2, 1)];
     let alignments = [CausalAlignment::BottomRight, CausalAlignment::TopLeft];
     for (device, (queries, keys, heads, own)) in
-        DEVICES.into_iter().flat_map(|device| sizes.map(|size| (device.clone(), size)))
+        DEVICES.into_iter().flat_map(|device| sizes.map(|size| (device, size)))
     {
         for (is_causal, causal_alignment) in
             [(false, alignments[0]), (true, alignments[0]), (true, alignments[1])]
