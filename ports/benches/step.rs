@@ -90,19 +90,19 @@ mod with_release {
         }
     }
 
-    pub fn cnn() -> Run {
-        let device = Device::default().autodiff();
-        let mut network = Some(Network::new(&device));
+    /// Trains a model by the loss of its only batch.
+    fn training<M: Module + 'static>(
+        device: Device,
+        model: M,
+        loss_of: impl Fn(&M) -> Tensor<1> + 'static,
+    ) -> Run {
+        let mut network = Some(model);
         let mut optimizer = AdamConfig::new().init();
-        let (pixels, labels) = samples();
-        let images = Tensor::<4>::from_data(TensorData::new(pixels, [BATCH, 1, 28, 28]), &device);
-        let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [BATCH]), &device);
         Box::new(move |steps| {
             let mut last = f32::NAN;
             for step in 0..steps {
                 let model = network.take().expect("it was put back");
-                let loss = CrossEntropyLossConfig::new().init(&device);
-                let loss = loss.forward(model.forward(images.clone()), labels.clone());
+                let loss = loss_of(&model);
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
                 network = Some(optimizer.step(1e-3, model, gradients));
                 if step + 1 == steps {
@@ -111,37 +111,37 @@ mod with_release {
             }
             device.sync().expect("the device works");
             last
+        })
+    }
+
+    pub fn cnn() -> Run {
+        let device = Device::default().autodiff();
+        let network = Network::new(&device);
+        let (pixels, labels) = samples();
+        let images = Tensor::<4>::from_data(TensorData::new(pixels, [BATCH, 1, 28, 28]), &device);
+        let labels = Tensor::<1, Int>::from_data(TensorData::new(labels, [BATCH]), &device);
+        training(device.clone(), network, move |model| {
+            let loss = CrossEntropyLossConfig::new().init(&device);
+            loss.forward(model.forward(images.clone()), labels.clone())
         })
     }
 
     pub fn transformer() -> Run {
         let device = Device::default().autodiff();
         let config = TransformerEncoderConfig::new(TOKENS[2], HIDDEN, HEADS, LAYERS);
-        let mut network = Some(config.with_dropout(0.0).init(&device));
-        let mut optimizer = AdamConfig::new().init();
+        let network = config.with_dropout(0.0).init(&device);
         let values = weights(5, TOKENS.iter().product(), 1.0);
         let x = Tensor::<3>::from_data(TensorData::new(values, TOKENS), &device);
-        Box::new(move |steps| {
-            let mut last = f32::NAN;
-            for step in 0..steps {
-                let model = network.take().expect("it was put back");
-                let y = model.forward(TransformerEncoderInput::new(x.clone()));
-                let loss = (y - x.clone().flip([2])).powi_scalar(2).mean();
-                let gradients = GradientsParams::from_grads(loss.backward(), &model);
-                network = Some(optimizer.step(1e-3, model, gradients));
-                if step + 1 == steps {
-                    last = loss.inner().into_scalar::<f32>();
-                }
-            }
-            device.sync().expect("the device works");
-            last
+        training(device, network, move |model| {
+            let y = model.forward(TransformerEncoderInput::new(x.clone()));
+            (y - x.clone().flip([2])).powi_scalar(2).mean()
         })
     }
 }
 
 mod with_021 {
     use burn_021 as burn;
-    use burn_021::module::{Module, Param};
+    use burn_021::module::{AutodiffModule, Module, Param};
     use burn_021::nn::conv::{Conv2d, Conv2dConfig};
     use burn_021::nn::loss::CrossEntropyLossConfig;
     use burn_021::nn::pool::{MaxPool2d, MaxPool2dConfig};
@@ -197,20 +197,19 @@ mod with_021 {
         }
     }
 
-    pub fn cnn() -> Run {
-        let device = WgslDevice::default();
-        let mut network = Some(Network::<B>::new(&device));
+    /// Trains a model by the loss of its only batch.
+    fn training<M: AutodiffModule<B> + 'static>(
+        device: WgslDevice,
+        model: M,
+        loss_of: impl Fn(&M) -> Tensor<B, 1> + 'static,
+    ) -> Run {
+        let mut network = Some(model);
         let mut optimizer = AdamConfig::new().init();
-        let (pixels, labels) = samples();
-        let images =
-            Tensor::<B, 4>::from_data(TensorData::new(pixels, [BATCH, 1, 28, 28]), &device);
-        let labels = Tensor::<B, 1, Int>::from_data(TensorData::new(labels, [BATCH]), &device);
         Box::new(move |steps| {
             let mut last = f32::NAN;
             for step in 0..steps {
                 let model = network.take().expect("it was put back");
-                let loss = CrossEntropyLossConfig::new().init(&device);
-                let loss = loss.forward(model.forward(images.clone()), labels.clone());
+                let loss = loss_of(&model);
                 let gradients = GradientsParams::from_grads(loss.backward(), &model);
                 network = Some(optimizer.step(1e-3, model, gradients));
                 if step + 1 == steps {
@@ -222,27 +221,28 @@ mod with_021 {
         })
     }
 
+    pub fn cnn() -> Run {
+        let device = WgslDevice::default();
+        let network = Network::<B>::new(&device);
+        let (pixels, labels) = samples();
+        let images =
+            Tensor::<B, 4>::from_data(TensorData::new(pixels, [BATCH, 1, 28, 28]), &device);
+        let labels = Tensor::<B, 1, Int>::from_data(TensorData::new(labels, [BATCH]), &device);
+        training(device, network, move |model| {
+            let loss = CrossEntropyLossConfig::new().init(&device);
+            loss.forward(model.forward(images.clone()), labels.clone())
+        })
+    }
+
     pub fn transformer() -> Run {
         let device = WgslDevice::default();
         let config = TransformerEncoderConfig::new(TOKENS[2], HIDDEN, HEADS, LAYERS);
-        let mut network = Some(config.with_dropout(0.0).init::<B>(&device));
-        let mut optimizer = AdamConfig::new().init();
+        let network = config.with_dropout(0.0).init::<B>(&device);
         let values = weights(5, TOKENS.iter().product(), 1.0);
         let x = Tensor::<B, 3>::from_data(TensorData::new(values, TOKENS), &device);
-        Box::new(move |steps| {
-            let mut last = f32::NAN;
-            for step in 0..steps {
-                let model = network.take().expect("it was put back");
-                let y = model.forward(TransformerEncoderInput::new(x.clone()));
-                let loss = (y - x.clone().flip([2])).powi_scalar(2).mean();
-                let gradients = GradientsParams::from_grads(loss.backward(), &model);
-                network = Some(optimizer.step(1e-3, model, gradients));
-                if step + 1 == steps {
-                    last = loss.inner().into_scalar();
-                }
-            }
-            B::sync(&device).expect("the device works");
-            last
+        training(device, network, move |model| {
+            let y = model.forward(TransformerEncoderInput::new(x.clone()));
+            (y - x.clone().flip([2])).powi_scalar(2).mean()
         })
     }
 }

@@ -108,7 +108,7 @@ macro_rules! extension {
         }
     };
 }
-crate::backend_of_release!(extension);
+crate::with_backend_name!(extension);
 
 impl Cubes for Port {
     fn cube(x: FloatTensor<Self>) -> FloatTensor<Self> {

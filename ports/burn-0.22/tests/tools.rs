@@ -4,12 +4,12 @@ use burn::prelude::{Device, Tensor};
 use burn_tch as port;
 
 /// Calls a macro with the name that the backend has in this release.
-macro_rules! backend_of_release {
+macro_rules! with_backend_name {
     ($macro:ident) => {
         $macro!(LibTorch);
     };
 }
-use backend_of_release;
+use with_backend_name;
 
 #[path = "../../tests/tools.rs"]
 mod tools;

@@ -3,12 +3,12 @@
 use burn_flex as port;
 
 /// Calls a macro with the name that the backend has in this release.
-macro_rules! backend_of_release {
+macro_rules! with_backend_name {
     ($macro:ident) => {
         $macro!(Flex);
     };
 }
-use backend_of_release;
+use with_backend_name;
 
 #[path = "../../tests/tools.rs"]
 mod tools;

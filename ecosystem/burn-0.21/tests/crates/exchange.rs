@@ -1,6 +1,5 @@
 //! burn-collective: threads exchange tensors of their devices.
 
-use std::sync::Mutex;
 use std::thread;
 
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -8,9 +7,6 @@ use burn_collective::{
     CollectiveConfig, PeerId, ReduceOperation, all_reduce, broadcast, finish_collective, register,
 };
 use burn_wgsl::{Wgsl, WgslDevice};
-
-/// burn-collective has one session for each type of backend.
-static SESSION: Mutex<()> = Mutex::new(());
 
 /// Runs peers on two devices, which may be the same, and returns what they return.
 fn peers<R: Send>(
@@ -39,7 +35,6 @@ fn values(tensor: <Wgsl as burn::tensor::backend::BackendTypes>::FloatTensorPrim
 
 #[test]
 fn peers_sum_and_share_tensors() {
-    let _session = SESSION.lock().expect("no other test failed");
     for devices in [[WgslDevice::Software, WgslDevice::Cpu], [WgslDevice::Software; 2]] {
         let [first, second] = peers(devices, |id, device| {
             let own = if id == PeerId::from(0) { [1.0, 2.0] } else { [30.0, 40.0] };
