@@ -40,7 +40,7 @@ macro_rules! families {
         $(pub mod $family;)*
 
         static VARIANTS: &[fn() -> Vec<Variant>] =
-            &[$($family::variants),*, copy::variants, fusion::fused::variants];
+            &[$($family::variants),*, copy::variants, fusion::fused::variants, fusion::lines::variants];
 
         static CASES: &[&[Case]] =
             &[$($family::CASES),*, views::CASES];

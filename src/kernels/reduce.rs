@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use crate::kernels::elementwise::scalar;
-use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::fusion::{epilogue, prologue, reductions};
 use crate::kernels::gather::gather;
 use crate::kernels::launch::walk::{Walk, shape_words};
 use crate::kernels::launch::{Launch, PendingResult, Reads, parts, variants_of};
@@ -18,7 +18,7 @@ use crate::kernels::policy::team::Team;
 use crate::kernels::{create, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
+use crate::tensor::{DType, Error, Layout, MAX_RANK, ReduceOp, Result, Shape, Strides, Tensor, collapse};
 
 static REDUCE: Source =
     Source::new::<ReduceParams>("reduce", wgsl!("../../shaders/reduce/reduce.wgsl"));
@@ -156,6 +156,17 @@ impl Reduction {
     const ALL: [Self; 11] =
         [Sum, SumOfSums, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
 
+    /// Returns the reduction as one that may be pending.
+    fn op(self) -> Option<ReduceOp> {
+        match self {
+            Sum => Some(ReduceOp::Sum),
+            Mean => Some(ReduceOp::Mean),
+            Max => Some(ReduceOp::Max),
+            Min => Some(ReduceOp::Min),
+            _ => None,
+        }
+    }
+
     fn is_arg(self) -> bool {
         matches!(self, ArgMax | ArgMin)
     }
@@ -282,10 +293,42 @@ fn max_expr(dtype: DType) -> &'static str {
 /// Returns an error if the reduced axes are empty and the reduction has no result for that
 /// (maximum, minimum, integer mean), or the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    let Some(op) = kind.op() else { return axes_by_themselves(kind, tensor, axes) };
+    let before = if kind == Sum { reductions::summed(&tensor) } else { None };
+    let (tensor, axes) = match before {
+        Some((summed, mut all)) => {
+            all.extend_from_slice(axes);
+            all.sort_unstable();
+            all.dedup();
+            (summed, all)
+        }
+        None => (tensor, axes.into()),
+    };
+    match reductions::defer(op, &tensor, &axes, by_itself)? {
+        Some(result) => Ok(result),
+        None => axes_by_themselves(kind, tensor, &axes),
+    }
+}
+
+/// Reduces axes by the kernels of this family.
+fn by_itself(op: ReduceOp, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    let kind = match op {
+        ReduceOp::Sum => Sum,
+        ReduceOp::Mean => Mean,
+        ReduceOp::Max => Max,
+        ReduceOp::Min => Min,
+    };
+    axes_by_themselves(kind, tensor, axes)
+}
+
+fn axes_by_themselves(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
     let outer_axes: SmallVec<[usize; 6]> =
         (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
+    if len == 1 && matches!(kind, Sum | Mean | Prod | Max | Min) {
+        return Ok(tensor);
+    }
     for &axis in axes {
         shape[axis] = 1;
     }

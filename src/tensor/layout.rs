@@ -162,6 +162,19 @@ impl Layout {
         self.offset == 0 && self.is_contiguous()
     }
 
+    /// Returns whether all positions are those of one element.
+    pub fn is_one_element(&self) -> bool {
+        self.shape.iter().zip(&self.strides).all(|(&size, &stride)| size == 1 || stride == 0)
+    }
+
+    /// Returns how many neighbours are the same element, if the elements are otherwise contiguous.
+    pub fn repeats(&self) -> Option<usize> {
+        let axes = self.shape.iter().zip(&self.strides).rev();
+        let repeated = axes.take_while(|&(&size, &stride)| size == 1 || stride == 0).count();
+        let outer = self.rank() - repeated;
+        self.leading(outer).is_contiguous().then(|| self.shape[outer..].iter().product())
+    }
+
     /// Returns the layout of the same memory in elements of twice the size, each of two neighbours along the last axis;
     /// `None` if some of them would hold an element that is not next to the other.
     pub fn pairs(&self) -> Option<Self> {

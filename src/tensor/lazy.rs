@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{DType, Error, Layout, Storage, Tensor};
+use super::{DType, Error, Layout, Shape, Storage, Tensor};
 use crate::runtime::{
     Allocation, Compilation, Deferred, Flows, Origin, Recorded, Runtime, RuntimeError,
     current_origin, set_origin,
@@ -63,6 +63,13 @@ pub(crate) struct Padding {
     pub start: usize,
     /// The number of elements of a line that are in the argument.
     pub len: usize,
+}
+
+impl Padding {
+    /// Returns the fields, which are parameters of kernels.
+    pub fn words(&self) -> [usize; 3] {
+        [self.line, self.start, self.len]
+    }
 }
 
 /// A kernel launch whose result is pending. Elementwise ops on the result may become part of it.
@@ -125,6 +132,10 @@ pub(crate) struct Extent {
     pub signature: u64,
     /// The integer type of the arguments, if any are integers.
     pub integer: Option<DType>,
+    /// Whether a pending launch is among the results, or an op that a larger one may replace.
+    pub has_launch: bool,
+    /// The lines that pending reductions among the results reduce, if there are any.
+    pub lines: Option<Lines>,
 }
 
 impl Extent {
@@ -144,6 +155,48 @@ impl Extent {
         }
         self.leaves += 1;
         true
+    }
+}
+
+/// How a pending result is related to the lines that a pending reduction reduces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lines {
+    /// The number of elements of a line.
+    pub len: usize,
+    /// Whether the result has one element for each line; otherwise it has all.
+    pub is_reduced: bool,
+}
+
+/// What a pending reduction makes of elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ReduceOp {
+    Sum,
+    Mean,
+    Max,
+    Min,
+}
+
+/// Computes a reduction of axes by itself. Returns a packed tensor, which may be pending.
+pub(crate) type ReduceByItself = fn(ReduceOp, Tensor, &[usize]) -> Result<Tensor, Error>;
+
+/// A pending reduction of axes of its argument, which is packed.
+///
+/// If that is the last axis, a kernel computes it with the elementwise ops before and after it. Otherwise it becomes a
+/// part of a reduction of more axes, or is computed by itself.
+pub(crate) struct PendingReduction {
+    pub op: ReduceOp,
+    /// The shape of the argument.
+    pub shape: Shape,
+    pub axes: SmallVec<[usize; 4]>,
+    pub by_itself: ReduceByItself,
+    /// Why that failed. A thread that computes it has the lock meanwhile.
+    failure: Mutex<Option<RuntimeError>>,
+}
+
+impl PendingReduction {
+    pub fn new(op: ReduceOp, shape: &[usize], axes: &[usize], by_itself: ReduceByItself) -> Self {
+        let (shape, axes) = (shape.into(), axes.into());
+        Self { op, shape, axes, by_itself, failure: Mutex::default() }
     }
 }
 
@@ -171,6 +224,7 @@ enum Source {
     Launch(Mutex<Option<Launch>>),
     Arrival(Mutex<Arrival>),
     Replaceable(Box<ReplaceableSource>),
+    Reduction(Box<PendingReduction>),
 }
 
 /// A pending launch.
@@ -313,7 +367,7 @@ impl Lazy {
             bytes,
             expression,
             // Batches look for results like others: it is in none.
-            extent: Extent { ops: 1, signature: u64::MAX, ..Extent::default() },
+            extent: Extent { ops: 1, signature: u64::MAX, has_launch: true, ..Extent::default() },
             compute: compute_replaceable,
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
@@ -324,6 +378,32 @@ impl Lazy {
                 origin,
                 state,
             })),
+        })
+    }
+
+    /// Creates memory of `bytes` bytes of a reduction of `arg`.
+    pub fn of_reduction(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        (reduction, arg): (PendingReduction, Arg),
+        extent: Extent,
+        compute: Compute,
+    ) -> Arc<Self> {
+        if let Some(lazy) = arg.storage.pending() {
+            lazy.used.store(true, Ordering::Relaxed);
+        }
+        Self::deferred(Self {
+            runtime: runtime.clone(),
+            bytes,
+            expression,
+            extent,
+            compute,
+            used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            args: Mutex::new(SmallVec::from_iter([arg])),
+            source: Source::Reduction(Box::new(reduction)),
         })
     }
 
@@ -339,7 +419,7 @@ impl Lazy {
             runtime: runtime.clone(),
             bytes,
             expression,
-            extent: Extent { ops: 1, ..Extent::default() },
+            extent: Extent { ops: 1, has_launch: true, ..Extent::default() },
             compute: arrive,
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
@@ -383,14 +463,69 @@ impl Lazy {
     }
 
     /// Returns whether the memory is not computed together with other results: elements that arrive from another
-    /// device, and ops that a larger one may replace.
+    /// device, ops that a larger one may replace, and reductions of other axes than the last.
     pub fn is_computed_alone(&self) -> bool {
-        matches!(self.source, Source::Arrival(_) | Source::Replaceable(_))
+        match self.source {
+            Source::Arrival(_) | Source::Replaceable(_) => true,
+            Source::Reduction(_) => self.extent.lines.is_none(),
+            Source::Expression | Source::Launch(_) => false,
+        }
     }
 
     /// Returns whether the memory is that of an op that a larger one may replace.
     pub fn is_replaceable(&self) -> bool {
         matches!(self.source, Source::Replaceable(_))
+    }
+
+    /// Returns the reduction that computes the memory, if one does.
+    pub fn reduction(&self) -> Option<&PendingReduction> {
+        match &self.source {
+            Source::Reduction(reduction) => Some(reduction),
+            _ => None,
+        }
+    }
+
+    /// Computes a reduction by itself, and its memory; nothing if it was computed, or is no reduction.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device cannot compute it, now or when this was called before.
+    pub fn reduce_by_itself(&self) -> Result<(), RuntimeError> {
+        let Source::Reduction(reduction) = &self.source else { return Ok(()) };
+        let mut failure = reduction.failure.lock();
+        if self.memory.get().is_some() {
+            return Ok(());
+        }
+        // The reduction owns its input, as if it had been launched at once.
+        if let Some(input) = self.take_reduced() {
+            let reduced = self.reduced(reduction, input);
+            let memory = reduced.and_then(|tensor| Ok(tensor.buffer()?.clone()));
+            match memory.map_err(runtime_error) {
+                Ok(memory) => {
+                    let _locked = self.runtime.lock_deferred();
+                    self.resolve(memory);
+                }
+                Err(error) => *failure = Some(error),
+            }
+        }
+        failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Takes what a reduction reduces; `None` if it was computed, or is no reduction.
+    pub fn take_reduced(&self) -> Option<Tensor> {
+        let Source::Reduction(reduction) = &self.source else { return None };
+        let Arg { storage, dtype, .. } = self.args.lock().pop()?;
+        let layout = Layout::contiguous(&reduction.shape);
+        Some(Tensor::of_storage(&self.runtime, storage, layout, dtype))
+    }
+
+    /// Calls the reduction in its own name.
+    fn reduced(&self, reduction: &PendingReduction, input: Tensor) -> Result<Tensor, Error> {
+        let needed_by = current_origin();
+        set_origin(self.expression.origin);
+        let result = (reduction.by_itself)(reduction.op, input, &reduction.axes);
+        set_origin(needed_by);
+        result
     }
 
     /// Notes that the launch multiplies these matrices.
@@ -447,7 +582,7 @@ impl Lazy {
                 drop(state);
                 op.set_replaced();
             }
-            Source::Expression | Source::Arrival(_) => {}
+            Source::Expression | Source::Arrival(_) | Source::Reduction(_) => {}
         }
     }
 
@@ -479,7 +614,7 @@ impl Lazy {
     pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
         match &self.source {
             Source::Launch(launch) => launch.lock().as_ref().map(|launch| launch.launch.clone()),
-            Source::Expression | Source::Arrival(_) | Source::Replaceable(_) => None,
+            _ => None,
         }
     }
 
@@ -519,7 +654,7 @@ impl Lazy {
         let args = std::mem::take(&mut *self.args.lock());
         let launch = match &self.source {
             Source::Launch(launch) => launch.lock().take(),
-            Source::Expression | Source::Arrival(_) | Source::Replaceable(_) => None,
+            _ => None,
         };
         drop((args, launch));
     }
@@ -570,6 +705,23 @@ fn arrive(lazy: &Arc<Lazy>) -> Result<(), RuntimeError> {
                     Err(error)
                 }
             }
+        }
+    }
+}
+
+/// A reduction whose result nothing has used is computed when it is dropped, as other launches are.
+impl Drop for Lazy {
+    fn drop(&mut self) {
+        let Source::Reduction(reduction) = &self.source else { return };
+        if self.memory.get().is_some() || self.is_used() {
+            return;
+        }
+        // A thread that holds the lock only looks at pending results, and must not launch anything.
+        if !self.runtime.can_lock_deferred() || self.runtime.is_impaired() {
+            return;
+        }
+        if let Some(Err(error)) = self.take_reduced().map(|input| self.reduced(reduction, input)) {
+            self.runtime.report_later(runtime_error(error));
         }
     }
 }

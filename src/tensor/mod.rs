@@ -21,7 +21,8 @@ pub use layout::{
 
 pub(crate) use description::{describe, described, description};
 pub(crate) use lazy::{
-    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch, Replaceable,
+    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Lines, Padding, PendingLaunch,
+    PendingReduction, ReduceByItself, ReduceOp, Replaceable,
 };
 
 use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError, current_origin};
@@ -208,6 +209,26 @@ impl Tensor {
         runtime.check_binding(bytes)?;
         let storage = Storage::Lazy(Lazy::of_replaceable(runtime, bytes, expression, op));
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
+    }
+
+    /// Creates the packed result of a reduction of `arg`, which is computed when its memory is first needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::lazy`].
+    pub(crate) fn of_reduction(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        expression: Expression,
+        reduction: (PendingReduction, Arg),
+        extent: Extent,
+        compute: Compute,
+    ) -> Result<Self> {
+        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
+        let bytes = checked_bytes(shape, dtype)?;
+        runtime.check_binding(bytes)?;
+        let lazy = Lazy::of_reduction(runtime, bytes, expression, reduction, extent, compute);
+        Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
     }
 
     /// Returns whether the tensor is the result of an op that a larger one may replace.

@@ -64,7 +64,7 @@ fn lstm(device: &WgslDevice) -> Step {
 }
 
 /// Returns the device of a runtime of `common::runtimes`.
-fn device_of(runtime: &Arc<Runtime>) -> WgslDevice {
+pub fn device_of(runtime: &Arc<Runtime>) -> WgslDevice {
     let is_same = |device: &WgslDevice| match device.resolve() {
         Ok(ResolvedDevice::Adapter(index)) => {
             Runtime::of(index).is_ok_and(|other| Arc::ptr_eq(&other, runtime))
@@ -75,7 +75,7 @@ fn device_of(runtime: &Arc<Runtime>) -> WgslDevice {
 }
 
 /// Returns the launches of each kernel during `work`, and until the device has finished.
-fn launches(
+pub fn launches(
     runtime: &Runtime,
     device: &WgslDevice,
     work: impl FnOnce(),
@@ -663,8 +663,8 @@ fn reductions_write_what_they_compute_on_the_way() {
             let launches = launches(&runtime, &device, || {
                 let y = x.clone() * 2.0;
                 let z = y.clone() + 1.0;
-                let sum = reduce(z.clone() * 0.5);
-                found = (floats(y), floats(z), sum.sum().into_scalar());
+                let sum = reduce(z.clone() * 0.5).sum().into_scalar();
+                found = (floats(y), floats(z), sum);
             });
             assert_eq!(count(&launches, "out:y0,y1]"), 1, "{launches:#?}");
             assert_eq!(count(&launches, "fused "), 0, "{launches:#?}");

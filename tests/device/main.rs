@@ -15,6 +15,7 @@ mod events;
 mod faults;
 mod fusion;
 mod indices;
+mod lines;
 mod lost;
 mod memory;
 mod planted;

@@ -68,7 +68,8 @@ pub fn step(options: &Options, tested: Option<&str>) -> Result<Outcome, String> 
         .map(|shader| shader.name.as_str())
         .filter(|name| !reached.contains(name))
         // Samples: programs decide at run time which fused kernels and prologues there are.
-        .filter(|name| !name.starts_with("fused ") && !name.contains("=["))
+        .filter(|name| !name.starts_with("fused ") && !name.starts_with("lines "))
+        .filter(|name| !name.contains("=["))
         .filter(|name| !lacking.iter().any(|feature| name.contains(feature)))
         .collect();
     println!("    the tests launched {} of {} variants", all.len() - missing.len(), all.len());

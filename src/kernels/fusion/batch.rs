@@ -36,6 +36,7 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
         let Some(graph) = Graph::of(&lazy) else { continue };
         drop(lazy);
         if graph.root().expression().len > MAX_BATCHED_LEN
+            || graph.lines().is_some()
             || graph.nodes.iter().any(|node| included.contains(&address(node)))
             // Its error must not become that of the others.
             || graph.leaves.iter().any(|leaf| runtime.check_contents(&leaf.memory).is_err())

@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernels::fusion::batch::{Computation, MAX_BATCHED_LEN, add_equal_graphs, batches};
 use crate::kernels::fusion::fused::FusedLaunch;
 use crate::kernels::fusion::graph::Graph;
+use crate::kernels::fusion::lines;
 use crate::kernels::fusion::program::{MAX_WORDS, Overwrite, Program, Words};
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use};
 use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
@@ -22,6 +23,9 @@ const MAX_EPILOGUE_OPS: usize = 8;
 /// are too many for one kernel, some are computed first. Small results of the same program, such as
 /// the parameters of an optimizer, are computed together.
 pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    if root.reduction().is_some() && root.is_computed_alone() {
+        return root.reduce_by_itself();
+    }
     // Events name the op that is computed, not the one that needs it.
     let needed_by = current_origin();
     set_origin(root.expression().origin);
@@ -30,6 +34,9 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let Some(graph) = Graph::of(root) else { return Ok(NextStep::Nothing) };
         if let Some(alone) = graph.nodes.iter().find(|node| node.lazy.is_computed_alone()) {
             return Ok(NextStep::after(&alone.lazy));
+        }
+        if let Some(shape) = graph.lines() {
+            return lines::look(root, &graph, shape);
         }
         let mut launches = (0..graph.nodes.len()).filter(|&i| graph.nodes[i].lazy.is_launch());
         match (launches.next(), launches.next()) {
@@ -40,7 +47,8 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         }
     });
     set_origin(needed_by);
-    computed.map(drop)
+    computed?;
+    if root.memory().is_none() { root.reduce_by_itself() } else { Ok(()) }
 }
 
 /// Launches the kernel of a graph of elementwise ops, with equal graphs unless `may_batch` is `false`.

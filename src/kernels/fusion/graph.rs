@@ -54,6 +54,8 @@ pub(crate) struct Leaf {
     /// The layout; `None` if it is packed.
     pub layout: Option<Layout>,
     pub padding: Option<Box<Padding>>,
+    /// The number of elements of the results that read it.
+    pub len: usize,
     /// The number of arguments of this graph that refer to it.
     references: usize,
     /// The number of all references to the lazy result that owns the memory, if one does.
@@ -85,6 +87,15 @@ impl Leaf {
             None => owners == self.references,
         }
     }
+}
+
+/// The lines that the pending reductions of a graph reduce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LineShape {
+    /// The number of lines.
+    pub count: usize,
+    /// The number of elements of a line.
+    pub len: usize,
 }
 
 /// The pending results that lead to one, each after those that it refers to. That one is the last.
@@ -130,7 +141,7 @@ impl Graph {
                     self.nodes[index].references += 1;
                     ArgSource::Node(index as u8)
                 }
-                None => ArgSource::Leaf(self.leaf(arg)?),
+                None => ArgSource::Leaf(self.leaf(arg, lazy)?),
             };
             args.push((source, arg.dtype));
         }
@@ -143,13 +154,18 @@ impl Graph {
     }
 
     /// Returns the index of a tensor in memory, which is added if it is new.
-    fn leaf(&mut self, arg: &Arg) -> Option<u8> {
+    fn leaf(&mut self, arg: &Arg, reader: &Lazy) -> Option<u8> {
         let memory = arg.storage.memory()?;
+        let len = match reader.reduction() {
+            Some(reduction) => reduction.shape.iter().product(),
+            None => reader.expression().len,
+        };
         let is_same = |leaf: &Leaf| {
             Arc::ptr_eq(&leaf.memory, memory)
                 && leaf.dtype == arg.dtype
                 && leaf.layout == arg.layout
                 && leaf.padding == arg.padding
+                && leaf.len == len
         };
         let index = self.leaves.iter().position(is_same).unwrap_or_else(|| {
             self.leaves.push(Leaf {
@@ -157,6 +173,7 @@ impl Graph {
                 dtype: arg.dtype,
                 layout: arg.layout.clone(),
                 padding: arg.padding.clone(),
+                len,
                 references: 0,
                 lazy_owners: arg.storage.lazy_owners(),
                 is_kept: false,
@@ -165,6 +182,20 @@ impl Graph {
         });
         self.leaves[index].references += 1;
         Some(index as u8)
+    }
+
+    /// Returns the lines of the graph, if it reduces some, or has results of one element for each line and of all.
+    pub fn lines(&self) -> Option<LineShape> {
+        let lines_of = |node: &PendingNode| {
+            let (lines, len) = (node.lazy.extent().lines?, node.expression().len);
+            let count = if lines.is_reduced { len } else { len / lines.len };
+            Some(LineShape { count, len: lines.len })
+        };
+        let lines = self.nodes.iter().rev().find_map(lines_of)?;
+        let is_reduced = |node: &PendingNode| node.expression().len == lines.count;
+        let has_reductions = self.nodes.iter().any(|node| node.lazy.reduction().is_some());
+        let is_mixed = self.nodes.iter().any(is_reduced) && !self.nodes.iter().all(is_reduced);
+        (has_reductions || is_mixed).then_some(lines)
     }
 
     /// Returns the result.

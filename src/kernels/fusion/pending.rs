@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::kernels::fusion::composite::AnyLaunch;
 use crate::kernels::fusion::compute::compute;
 use crate::kernels::fusion::epilogue::DeferredLaunch;
+use crate::kernels::fusion::lines;
 use crate::kernels::fusion::program::{Access, RESULT};
 use crate::kernels::fusion::prologue::{self, Reads};
 use crate::kernels::fusion::schedule::NextStep;
@@ -19,11 +20,15 @@ use crate::kernels::ops::map::{CONSTANT, CONVERSION, Map};
 use crate::kernels::policy;
 use crate::runtime::{Runtime, current_origin, is_captured};
 use crate::tensor::{
-    Arg, DType, Error, Expression, Extent, Layout, Padding, Result, Tensor, described, description,
+    Arg, DType, Error, Expression, Extent, Layout, Lazy, Lines, Padding, Result, Tensor, described,
+    description,
 };
 
 /// The maximum number of expressions in a kernel.
 const MAX_OPS: u32 = 24;
+/// The maximum number of expressions in a kernel that reduces lines. One that several others use is counted for each
+/// of them.
+const MAX_OPS_ON_LINES: u32 = 128;
 
 /// The result of a launch that may be deferred.
 pub(crate) struct PendingResult<'a> {
@@ -66,6 +71,7 @@ pub(crate) fn defer<const N: usize>(
     let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
     for input in inputs {
         let input = if map.expr == CONVERSION { input } else { by_itself(input)? };
+        let input = constant_of(&input, &layout.shape)?.unwrap_or(input);
         if !Arc::ptr_eq(input.runtime(), &runtime) {
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
@@ -88,6 +94,20 @@ fn by_itself(input: Tensor) -> Result<Tensor> {
     Ok(converted)
 }
 
+/// Returns a pending constant of a shape, if the input is one that broadcasts to it: no memory is read.
+#[inline]
+fn constant_of(input: &Tensor, shape: &[usize]) -> Result<Option<Tensor>> {
+    let Some(lazy) = input.pending().filter(|_| input.shape() != shape) else { return Ok(None) };
+    let expression = lazy.expression();
+    let is_constant = expression.wgsl == CONSTANT && expression.dtype == input.dtype();
+    if !is_constant || input.layout().expand(shape).is_none() {
+        return Ok(None);
+    }
+    let expression = Expression { len: shape.iter().product(), ..expression.clone() };
+    let (layout, extent) = (Layout::contiguous(shape), lazy.extent().clone());
+    Tensor::lazy(input.runtime(), layout, expression, SmallVec::new(), extent, compute).map(Some)
+}
+
 fn defer_args(
     map: &Map,
     runtime: &Arc<Runtime>,
@@ -97,7 +117,7 @@ fn defer_args(
     let len = layout.len();
     let mut extent = extent(&layout.shape, len, &args)?;
     extent.signature = signature(map, &args);
-    let keeps_much = extent.kept > max_kept_bytes(len);
+    let keeps_much = extent.kept > max_kept_bytes(len * reduced_len(&extent));
     let result = pending(map, runtime, layout, args, extent)?;
     if keeps_much {
         // Pending, a small result would keep large operands alive.
@@ -204,7 +224,7 @@ pub(crate) fn defer_launch(
         scalar_type: DType::F32,
         len,
     };
-    let mut extent = Extent { ops: 1, ..Extent::default() };
+    let mut extent = Extent { ops: 1, has_launch: true, ..Extent::default() };
     for input in &deferred.inputs {
         // A kernel with more operands would have no epilogue.
         extent.add_leaf(Arc::as_ptr(input) as usize);
@@ -259,7 +279,7 @@ fn pending(
 
 /// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
 /// computed.
-fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
+pub(crate) fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
     loop {
         match try_extent(shape, len, args) {
             Ok(extent) => return Ok(extent),
@@ -289,16 +309,28 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
         };
         let inner = lazy.extent();
         let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
+        let lines = match (&arg.layout, inner.lines) {
+            (Some(layout), _) => of_broadcast(lazy, layout, args),
+            (None, lines) => lines,
+        };
+        let is_broadcast = arg.layout.is_some() && lines.is_some();
+        let lines_agree = extent.lines.is_none() || lines.is_none() || extent.lines == lines;
         let integers_agree = match (extent.integer, inner.integer) {
             (Some(outer), Some(inner)) => outer.wgsl() == inner.wgsl(),
             _ => true,
         };
-        let shapes_agree = inner.walked.as_deref().is_none_or(|walked| walked == shape);
-        if arg.layout.is_some() || bytes != lazy.bytes() || !integers_agree || !shapes_agree {
+        let is_reduced = lines.is_some_and(|lines| lines.is_reduced);
+        let walked = extent.walked.as_deref().or((!is_reduced).then_some(shape));
+        let shapes_agree =
+            inner.walked.as_deref().is_none_or(|inner| walked.is_none_or(|walked| inner == walked));
+        let is_whole = arg.layout.is_none() && bytes == lazy.bytes();
+        if !is_broadcast && !is_whole || !lines_agree || !integers_agree || !shapes_agree {
             return Err(index);
         }
+        extent.lines = extent.lines.or(lines);
         extent.ops += inner.ops;
         extent.kept += inner.kept;
+        extent.has_launch |= inner.has_launch;
         extent.integer = extent.integer.or(inner.integer);
         if inner.walked.is_some() {
             extent.walked.clone_from(&inner.walked);
@@ -310,11 +342,52 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
             largest = Some((inner.ops, index));
         }
     }
-    let too_large = !has_room || extent.ops > MAX_OPS || extent.kept > max_kept_bytes(len);
+    let max_ops = if extent.lines.is_some() { MAX_OPS_ON_LINES } else { MAX_OPS };
+    let max_kept = max_kept_bytes(len * reduced_len(&extent));
+    let too_large = !has_room || extent.ops > max_ops || extent.kept > max_kept;
     match largest {
-        Some((_, index)) if too_large => Err(index),
+        Some((_, index)) if too_large || !reads_lines(&extent, args) => Err(index),
         _ => Ok(extent),
     }
+}
+
+/// Returns how a result that reads a pending one through a layout is related to lines; `None` unless the layout repeats
+/// the pending result's element of each line.
+fn of_broadcast(lazy: &Lazy, layout: &Layout, args: &[Arg]) -> Option<Lines> {
+    let (extent, count) = (lazy.extent(), lazy.expression().len);
+    let len = layout.repeats().filter(|_| layout.offset == 0)?;
+    let fits = match extent.lines {
+        Some(lines) => lines.is_reduced && lines.len == len,
+        // It is not reduced, but small: the kernel computes it for each line. The kernel of a launch would do the rest.
+        None => {
+            let follows_launch =
+                |arg: &Arg| arg.storage.pending().is_some_and(|lazy| lazy.extent().has_launch);
+            let is_last_axis = layout.shape.last() == Some(&len) && count > 1 && len > 1;
+            is_last_axis
+                && extent.walked.is_none()
+                && !args.iter().any(follows_launch)
+                && lines::are_reduced(lazy.runtime(), count, len)
+        }
+    };
+    (fits && layout.len() == count * len).then_some(Lines { len, is_reduced: false })
+}
+
+/// Returns the number of elements that were reduced to each element of a result; one if none were.
+fn reduced_len(extent: &Extent) -> usize {
+    extent.lines.filter(|lines| lines.is_reduced).map_or(1, |lines| lines.len)
+}
+
+/// Returns whether a kernel of lines can read the tensors in memory among these arguments: where it computes one
+/// element for each line, it reads an element of each, or the same one.
+fn reads_lines(extent: &Extent, args: &[Arg]) -> bool {
+    let is_reduced = extent.lines.is_some_and(|lines| lines.is_reduced);
+    let reads = |arg: &Arg| {
+        let layout = arg.layout.as_ref();
+        let is_simple =
+            layout.is_none_or(|layout| layout.is_one_element()) && arg.padding.is_none();
+        arg.storage.pending().is_some() || is_simple
+    };
+    !is_reduced || args.iter().all(reads)
 }
 
 /// Returns how many bytes pending elementwise results of `len` elements may keep in memory: three
@@ -326,6 +399,18 @@ fn max_kept_bytes(len: usize) -> u64 {
 /// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of
 /// the thread: what another thread is about to use must not be computed early.
 fn signature(map: &Map, args: &[Arg]) -> u64 {
+    let scalars: SmallVec<[u64; 2]> =
+        map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect();
+    signature_of(map.expr, map.out_type, &scalars, args)
+}
+
+/// As [`signature`], of an expression with the bits of its scalars.
+pub(crate) fn signature_of(
+    expr: &'static str,
+    out_type: DType,
+    scalars: &[u64],
+    args: &[Arg],
+) -> u64 {
     thread_local! {
         static THREAD: u64 = {
             static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -334,9 +419,9 @@ fn signature(map: &Map, args: &[Arg]) -> u64 {
     }
     let mut hasher = FxHasher::default();
     THREAD.with(|thread| thread.hash(&mut hasher));
-    (map.expr.as_ptr() as usize, map.out_type as u8).hash(&mut hasher);
-    for scalar in &map.scalars {
-        scalar.bits(map.scalar_type).hash(&mut hasher);
+    (expr.as_ptr() as usize, out_type as u8).hash(&mut hasher);
+    for scalar in scalars {
+        scalar.hash(&mut hasher);
     }
     for arg in args {
         let signature = arg.storage.pending().map_or(0, |lazy| lazy.extent().signature);

@@ -4,10 +4,10 @@ use std::fmt;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::fusion::graph::{ArgSource, Graph};
+use crate::kernels::fusion::graph::{ArgSource, Graph, Leaf, LineShape, PendingNode};
 use crate::kernels::ops::map::Map;
 use crate::runtime::Expr;
-use crate::tensor::{DType, Layout, collapse};
+use crate::tensor::{DType, Layout, ReduceOp, collapse};
 
 /// What a fused kernel computes and how it accesses memory: all that its text depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,6 +55,10 @@ pub(crate) enum Access {
     PaddedVec4,
     /// One by one, each an element or zero.
     Padded,
+    /// In a kernel of lines: one element for each line, from an offset on.
+    PerLine,
+    /// In a kernel of lines: one line for all of them, at an offset.
+    OneLine,
 }
 
 impl Access {
@@ -63,11 +67,50 @@ impl Access {
         if layout.is_contiguous() && layout.offset.is_multiple_of(4) {
             return Some(if layout.offset == 0 { Self::Packed } else { Self::Offset });
         }
-        let mut axes = layout.shape.iter().zip(&layout.strides);
-        if axes.all(|(&size, &stride)| size == 1 || stride == 0) {
+        if layout.is_one_element() {
             return Some(Self::Single);
         }
         run_bits(layout).map(|_| Self::Runs)
+    }
+
+    /// Returns how a tensor is read, in a kernel of lines if there are any. What depends on its strides is
+    /// [`Strided`](Self::Strided).
+    fn of(leaf: &Leaf, lines: Option<LineShape>) -> Self {
+        if let Some(padding) = &leaf.padding {
+            let in_vec4s = padding.words().iter().all(|word| word.is_multiple_of(4));
+            return if in_vec4s { Self::PaddedVec4 } else { Self::Padded };
+        }
+        let access = match (lines, &leaf.layout) {
+            (Some(lines), _) => Self::of_leaf_on_lines(leaf, lines),
+            (None, Some(layout)) => Self::without_strides(layout),
+            (None, None) => Some(Self::Packed),
+        };
+        access.unwrap_or(Self::Strided)
+    }
+
+    /// Returns how a kernel of lines reads a tensor whose offsets do not depend on its strides.
+    fn of_leaf_on_lines(leaf: &Leaf, lines: LineShape) -> Option<Self> {
+        let is_per_line = leaf.len == lines.count;
+        let Some(layout) = &leaf.layout else {
+            return Some(if is_per_line { Self::PerLine } else { Self::Packed });
+        };
+        if layout.is_one_element() {
+            return Some(Self::Single);
+        }
+        if is_per_line && layout.is_contiguous() || layout.repeats() == Some(lines.len) {
+            return Some(Self::PerLine);
+        }
+        let (sizes, strides) = collapse(&[layout]);
+        let is_aligned = !lines.len.is_multiple_of(4) || layout.offset.is_multiple_of(4);
+        if sizes[..] == [lines.count, lines.len] && strides[0][..] == [0, 1] && is_aligned {
+            return Some(Self::OneLine);
+        }
+        Self::without_strides(layout)
+    }
+
+    /// Returns whether there is one value for each line.
+    pub fn is_per_line(self) -> bool {
+        matches!(self, Self::PerLine | Self::Single)
     }
 
     /// Returns whether the offset depends on the strides.
@@ -77,14 +120,14 @@ impl Access {
 
     /// Returns whether four elements are read at once.
     pub fn in_vec4s(self) -> bool {
-        matches!(self, Self::Packed | Self::Offset | Self::Vec4 | Self::PaddedVec4)
+        matches!(self, Self::Packed | Self::Offset | Self::Vec4 | Self::PaddedVec4 | Self::OneLine)
     }
 
     /// Returns the number of words of the parameters, but for strides.
     pub fn words(self) -> usize {
         match self {
             Self::Packed | Self::Vec4 | Self::Repeated | Self::Strided => 0,
-            Self::Offset | Self::Single | Self::Runs => 1,
+            Self::Offset | Self::Single | Self::Runs | Self::PerLine | Self::OneLine => 1,
             Self::PaddedVec4 | Self::Padded => 3,
         }
     }
@@ -100,9 +143,21 @@ pub(crate) enum Overwrite {
     Any,
 }
 
+/// What a step is computed of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum StepKind {
+    /// Each element.
+    Element,
+    /// In a kernel of lines: one value for each line.
+    Line,
+    /// In a kernel of lines: what all elements of a line are reduced to.
+    Reduction(ReduceOp),
+}
+
 /// An expression of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
+    pub kind: StepKind,
     pub wgsl: Expr,
     pub dtype: DType,
     /// The arguments, with the types as which they are read.
@@ -124,6 +179,31 @@ pub(crate) struct ProgramOutput {
 pub(crate) static RESULT: &str = "result";
 
 impl Step {
+    /// Returns the step of a result, in a kernel of lines if there are any, and adds the words of its scalars.
+    fn of(node: &PendingNode, lines: Option<LineShape>, words: &mut Words) -> Self {
+        let expression = node.expression();
+        for &scalar in &expression.scalars {
+            words.push(scalar as u32);
+            if expression.scalar_type.is_64_bit() {
+                words.push((scalar >> 32) as u32);
+            }
+        }
+        let is_per_line = lines.is_some_and(|lines| expression.len == lines.count);
+        let kind = match node.lazy.reduction() {
+            Some(reduction) => StepKind::Reduction(reduction.op),
+            None if is_per_line => StepKind::Line,
+            None => StepKind::Element,
+        };
+        Self {
+            kind,
+            wgsl: Expr(expression.wgsl),
+            dtype: expression.dtype,
+            args: node.args.clone(),
+            scalars: expression.scalars.len() as u8,
+            scalar_type: expression.scalar_type,
+        }
+    }
+
     /// Returns whether the step is the result of another kernel.
     pub fn is_result(&self) -> bool {
         self.wgsl == Expr(RESULT)
@@ -156,48 +236,38 @@ impl Program {
         outputs: impl Iterator<Item = usize>,
         overwrite: Overwrite,
     ) -> (Self, Words) {
+        Self::of(graph, outputs, overwrite, None)
+    }
+
+    /// Returns the program of a graph that reduces lines, and its words. It writes the results `outputs`.
+    pub fn on_lines(
+        graph: &Graph,
+        outputs: impl Iterator<Item = usize>,
+        lines: LineShape,
+    ) -> (Self, Words) {
+        Self::of(graph, outputs, Overwrite::Nothing, Some(lines))
+    }
+
+    fn of(
+        graph: &Graph,
+        outputs: impl Iterator<Item = usize>,
+        overwrite: Overwrite,
+        lines: Option<LineShape>,
+    ) -> (Self, Words) {
         let mut words = Words::new();
-        let mut steps = SmallVec::with_capacity(graph.nodes.len());
-        for node in &graph.nodes {
-            let expression = node.expression();
-            for &scalar in &expression.scalars {
-                words.push(scalar as u32);
-                if expression.scalar_type.is_64_bit() {
-                    words.push((scalar >> 32) as u32);
-                }
-            }
-            steps.push(Step {
-                wgsl: Expr(expression.wgsl),
-                dtype: expression.dtype,
-                args: node.args.clone(),
-                scalars: expression.scalars.len() as u8,
-                scalar_type: expression.scalar_type,
-            });
-        }
+        let steps = graph.nodes.iter().map(|node| Step::of(node, lines, &mut words)).collect();
         let mut leaves: SmallVec<[LeafCode; 4]> = SmallVec::new();
         let mut walked: SmallVec<[&Layout; 4]> = SmallVec::new();
         for leaf in &graph.leaves {
-            let access = match (&leaf.layout, &leaf.padding) {
-                (None, None) => Access::Packed,
-                (_, Some(padding)) => {
-                    let padding = [padding.line, padding.start, padding.len];
-                    words.extend(padding.map(|word| word as u32));
-                    match padding.iter().all(|word| word.is_multiple_of(4)) {
-                        true => Access::PaddedVec4,
-                        false => Access::Padded,
-                    }
+            let access = Access::of(leaf, lines);
+            match (access, &leaf.layout, &leaf.padding) {
+                (Access::Runs, Some(layout), _) => words.extend(run_bits(layout)),
+                (Access::Strided, Some(layout), _) => walked.push(layout),
+                (_, _, Some(padding)) => {
+                    words.extend(padding.words().map(|word| word as u32));
                 }
-                (Some(layout), None) => Access::without_strides(layout).unwrap_or_else(|| {
-                    walked.push(layout);
-                    Access::Strided
-                }),
-            };
-            if let Some(layout) = &leaf.layout {
-                match access {
-                    Access::Offset | Access::Single => words.push(layout.offset as u32),
-                    Access::Runs => words.extend(run_bits(layout)),
-                    _ => {}
-                }
+                _ if access.words() == 1 => words.push(leaf.offset() as u32),
+                _ => {}
             }
             leaves.push(LeafCode { dtype: leaf.dtype, access, overwritten_by: None });
         }
@@ -242,6 +312,7 @@ impl Program {
         let leaf =
             |&(dtype, access): &(DType, Access)| LeafCode { dtype, access, overwritten_by: None };
         let step = |(index, map): (usize, &&Map)| Step {
+            kind: StepKind::Element,
             wgsl: Expr(map.expr),
             dtype: map.out_type,
             args: match index.checked_sub(1) {
@@ -392,12 +463,8 @@ impl fmt::Display for Program {
 /// Returns the binary logarithm of the number of neighbours that are the same element; `None` unless
 /// it is a power of two, at least four, and the elements are packed.
 fn run_bits(layout: &Layout) -> Option<u32> {
-    let axes = layout.shape.iter().zip(&layout.strides).rev();
-    let repeated = axes.take_while(|&(&size, &stride)| size == 1 || stride == 0).count();
-    let (outer, inner) = layout.shape.split_at(layout.rank() - repeated);
-    let len: usize = inner.iter().product();
-    let is_packed = || layout.leading(outer.len()).is_packed();
-    (len >= 4 && len.is_power_of_two() && is_packed()).then(|| len.ilog2())
+    let len = layout.repeats().filter(|_| layout.offset == 0)?;
+    (len >= 4 && len.is_power_of_two()).then(|| len.ilog2())
 }
 
 /// Returns how a tensor is read of which the merged axes have these strides.

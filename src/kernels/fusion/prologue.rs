@@ -318,6 +318,10 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
         return PrologueInput::After(lazy.clone());
     }
     let runtime = tensor.runtime();
+    // Its elements are not computed one by one.
+    if graph.lines().is_some() {
+        return PrologueInput::After(lazy.clone());
+    }
     let last = graph.nodes.len() - 1;
     let held: SmallVec<[usize; 4]> = graph.held_besides_root().collect();
     let is_held = held.contains(&last);

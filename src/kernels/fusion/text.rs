@@ -28,7 +28,7 @@
 use std::fmt::Write;
 
 use crate::kernels::fusion::graph::ArgSource;
-use crate::kernels::fusion::program::{Access, LeafCode, Program, Step};
+use crate::kernels::fusion::program::{Access, LeafCode, Program, Step, StepKind};
 use crate::runtime::{ElementCode, EpilogueCode, PrologueCode, tokens};
 use crate::tensor::DType;
 
@@ -70,14 +70,16 @@ fn half_functions(dtype: DType) -> (&'static str, &'static str, &'static str) {
 }
 
 /// Writes the text of a program, and counts the words of its parameters.
-struct Writer<'a> {
-    program: &'a Program,
+pub(super) struct Writer<'a> {
+    pub program: &'a Program,
+    /// Whether it is the program of a kernel of lines.
+    pub on_lines: bool,
     /// The elements that are computed at once: four or one.
-    lanes: usize,
+    pub lanes: usize,
     /// What the names of operands and functions begin with.
-    prefix: String,
-    out: String,
-    words: usize,
+    pub prefix: String,
+    pub out: String,
+    pub words: usize,
 }
 
 impl Program {
@@ -85,7 +87,7 @@ impl Program {
     /// comment.
     pub fn text(&self, ops: &[&str]) -> Text {
         let prefix = String::new();
-        let mut writer = Writer { program: self, lanes: 4, prefix, out: String::new(), words: 0 };
+        let mut writer = Writer::new(self, 4, prefix, 0);
         if self.pages > 0 {
             writer.pages();
         } else {
@@ -101,13 +103,15 @@ impl Program {
         if self.pages > 0 {
             writer.compute_batched();
         }
+        let entry = (2 + 2 * (self.reads() + self.outputs.len())) as u32;
+        Text { code: writer.out, entry, integer: self.integer() }
+    }
+
+    /// Returns the integer type of the functions in `lib/integer`.
+    pub(super) fn integer(&self) -> &'static str {
         let integers = self.steps.iter().filter_map(|step| step.args.first());
         let integer = integers.map(|(_, dtype)| *dtype).find(|dtype| dtype.is_integer());
-        Text {
-            code: writer.out,
-            entry: (2 + 2 * (self.reads() + self.outputs.len())) as u32,
-            integer: integer.map_or("i32", DType::wgsl),
-        }
+        integer.map_or("i32", DType::wgsl)
     }
 
     /// Returns where the table of a batch has the page and the start of an output, relative to the entry.
@@ -153,8 +157,7 @@ impl Program {
     ) -> ElementCode {
         let prefix = prefix.to_owned();
         let name = format!("{prefix}bits");
-        let mut writer =
-            Writer { program: self, lanes, prefix, out: String::new(), words: first_word };
+        let mut writer = Writer::new(self, lanes, prefix, first_word);
         writer.inputs();
         let inputs = std::mem::take(&mut writer.out);
         writer.outputs();
@@ -175,7 +178,26 @@ fn bits_type(lanes: usize) -> &'static str {
     if lanes == 4 { "vec4<u32>" } else { "u32" }
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// Returns a writer of which the words of the parameters begin at `words`.
+    pub fn new(program: &'a Program, lanes: usize, prefix: String, words: usize) -> Self {
+        let on_lines = program.steps.iter().any(|step| step.kind != StepKind::Element);
+        Self { program, on_lines, lanes, prefix, out: String::new(), words }
+    }
+
+    /// Returns whether there is one value of a leaf or a step for each line.
+    pub fn is_per_line(&self, source: ArgSource) -> bool {
+        self.on_lines
+            && match source {
+                ArgSource::Node(step) => {
+                    self.program.steps[usize::from(step)].kind != StepKind::Element
+                }
+                ArgSource::Leaf(leaf) => {
+                    self.program.leaves[usize::from(leaf)].access.is_per_line()
+                }
+            }
+    }
+
     /// Returns the next word of the parameters.
     fn word(&mut self) -> String {
         let word = format!("p.words[{}].{}", self.words / 4, ["x", "y", "z", "w"][self.words % 4]);
@@ -183,14 +205,14 @@ impl Writer<'_> {
         word
     }
 
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+    pub fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = self.out.write_fmt(line);
         self.out.push('\n');
     }
 
     /// Declares the leaves that no output overwrites.
-    fn inputs(&mut self) {
+    pub fn inputs(&mut self) {
         let prefix = self.prefix.clone();
         for (index, leaf) in self.program.leaves.iter().enumerate() {
             if leaf.overwritten_by.is_some() {
@@ -206,12 +228,13 @@ impl Writer<'_> {
         }
     }
 
-    fn outputs(&mut self) {
+    pub fn outputs(&mut self) {
         let prefix = self.prefix.clone();
         for (index, output) in self.program.outputs.iter().enumerate() {
             let dtype = self.program.output_dtype(output);
+            let is_per_line = self.is_per_line(ArgSource::Node(output.step));
             let element = match self.lanes {
-                4 => vec4_type(dtype),
+                4 if !is_per_line => vec4_type(dtype),
                 _ => element_type(dtype).to_owned(),
             };
             self.line(format_args!(
@@ -221,9 +244,12 @@ impl Writer<'_> {
     }
 
     /// Writes the functions of the steps, each named after one of `ops` in a comment.
-    fn steps(&mut self, ops: &[&str]) {
+    pub fn steps(&mut self, ops: &[&str]) {
         let steps = self.program.steps.iter().enumerate();
-        for (index, step) in steps.filter(|(_, step)| !step.is_result()) {
+        let has_function = |(_, step): &(usize, &Step)| {
+            !step.is_result() && !matches!(step.kind, StepKind::Reduction(_))
+        };
+        for (index, step) in steps.filter(has_function) {
             if let Some(op) = ops.get(index) {
                 self.line(format_args!("// {op}"));
             }
@@ -233,7 +259,7 @@ impl Writer<'_> {
 
     /// Returns the words of each leaf, but for strides, and writes the functions that load padded
     /// leaves.
-    fn leaf_words(&mut self) -> Vec<Vec<String>> {
+    pub fn leaf_words(&mut self) -> Vec<Vec<String>> {
         let leaves = self.program.leaves.iter().enumerate();
         leaves
             .map(|(index, leaf)| {
@@ -381,7 +407,7 @@ impl Writer<'_> {
 
     /// Writes the function that computes the offsets of strided leaves, and returns for each leaf
     /// the word of its innermost stride.
-    fn locate(&mut self) -> Vec<String> {
+    pub fn locate(&mut self) -> Vec<String> {
         let rank = usize::from(self.program.rank);
         let count = self.program.leaves.iter().filter(|leaf| leaf.access.walks()).count();
         if count == 0 {
@@ -421,13 +447,18 @@ impl Writer<'_> {
         if !stride_words.is_empty() {
             self.locate_elements();
         }
-        self.load_leaves(leaf_words, stride_words);
-        self.call_steps();
-        self.store_outputs();
+        self.load_leaves(leaf_words, stride_words, |_| true);
+        self.call_steps(|_| true);
+        self.store_outputs(|_| true);
     }
 
-    /// Loads the elements of all leaves.
-    fn load_leaves(&mut self, leaf_words: &[Vec<String>], stride_words: &[String]) {
+    /// Loads the elements of the `wanted` leaves.
+    pub fn load_leaves(
+        &mut self,
+        leaf_words: &[Vec<String>],
+        stride_words: &[String],
+        wanted: impl Fn(usize) -> bool,
+    ) {
         let program = self.program;
         let (mut walked, mut read) = (0, 0);
         for (index, leaf) in program.leaves.iter().enumerate() {
@@ -440,6 +471,9 @@ impl Writer<'_> {
                     read - 1
                 }
             };
+            if !wanted(index) {
+                continue;
+            }
             let word = leaf_words[index].first().map(String::as_str).unwrap_or_default();
             let stride = stride_words.get(slot).map(String::as_str).unwrap_or_default();
             let values = self.loaded(index, leaf, (slot, operand), (word, stride));
@@ -466,6 +500,8 @@ impl Writer<'_> {
             Access::Offset => format!("{word} + i"),
             Access::Single => word.to_owned(),
             Access::Runs => format!("i >> {word}"),
+            Access::PerLine => format!("{word} + line"),
+            Access::OneLine => format!("{word} + k"),
             Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
         };
         let padded = format!("{}padded{index}", self.prefix);
@@ -481,10 +517,10 @@ impl Writer<'_> {
                 let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
                 format!("bitcast<vec4<{}>>({words})", value_type(leaf.dtype))
             }
-            Access::Packed | Access::Offset | Access::Vec4 => {
+            Access::Packed | Access::Offset | Access::Vec4 | Access::OneLine => {
                 vec4_values(leaf, &name, &format!("({at}) >> 2u"))
             }
-            Access::Single | Access::Runs | Access::Repeated => {
+            Access::Single | Access::Runs | Access::Repeated | Access::PerLine => {
                 format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, &at))
             }
             Access::Strided => {
@@ -499,10 +535,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Calls the functions of all steps.
-    fn call_steps(&mut self) {
+    /// Calls the functions of the `wanted` steps.
+    pub fn call_steps(&mut self, wanted: impl Fn(usize) -> bool) {
         let program = self.program;
-        for (index, step) in program.steps.iter().enumerate() {
+        for (index, step) in program.steps.iter().enumerate().filter(|(index, _)| wanted(*index)) {
             let call = |component: &str, next: &str| {
                 let args: String = step
                     .args
@@ -527,11 +563,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Stores the outputs.
-    fn store_outputs(&mut self) {
+    /// Stores the outputs of the `wanted` steps.
+    pub fn store_outputs(&mut self, wanted: impl Fn(usize) -> bool) {
         let program = self.program;
         for (index, output) in program.outputs.iter().enumerate() {
             let step = output.step;
+            if !wanted(step.into()) {
+                continue;
+            }
             let dtype = program.output_dtype(output);
             if program.pages > 0 && dtype.is_half() {
                 let words = half_functions(dtype).1;
@@ -557,7 +596,7 @@ impl Writer<'_> {
     }
 
     /// Writes the statements that find the offsets of strided leaves.
-    fn locate_elements(&mut self) {
+    pub fn locate_elements(&mut self) {
         let prefix = self.prefix.clone();
         let count = if self.lanes == 1 || self.program.whole_vec4s { 1 } else { 4 };
         for k in 0..count {
@@ -575,7 +614,7 @@ impl Writer<'_> {
 
     /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which
     /// it is read.
-    fn argument(&self, source: ArgSource, dtype: DType, component: &str) -> String {
+    pub fn argument(&self, source: ArgSource, dtype: DType, component: &str) -> String {
         let (name, stored) = match source {
             ArgSource::Node(node) => {
                 (format!("y{node}"), self.program.steps[usize::from(node)].dtype)
@@ -584,6 +623,7 @@ impl Writer<'_> {
                 (format!("x{leaf}"), self.program.leaves[usize::from(leaf)].dtype)
             }
         };
+        let component = if self.is_per_line(source) { "" } else { component };
         let (stored, read) = (value_type(stored), value_type(dtype));
         match stored == read {
             true => format!("{name}{component}"),

@@ -1,0 +1,323 @@
+//! Kernels of lines: pending reductions of the last axis, with the elementwise ops before and after them.
+//!
+//! Softmax, norms and their gradients are such a kernel, also where a program or Burn's automatic differentiation
+//! composes them.
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::kernels::fusion::graph::{ArgSource, Graph, Leaf, LineShape, PendingNode};
+use crate::kernels::fusion::program::{
+    Access, MAX_WORDS, Program, ProgramOutput, Step, StepKind, Words,
+};
+use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use, program_of, rounds_of};
+use crate::kernels::fusion::schedule::{NextStep, RecordedLaunch};
+use crate::kernels::ops::map::Map;
+use crate::kernels::policy;
+use crate::kernels::policy::team::Team;
+use crate::params;
+use crate::runtime::{
+    Allocation, Compilation, Dispatch, Expr, Flows, Kernel, KernelKey, Runtime, RuntimeError,
+    Source, Variant, describe_operands, variants_of, wgsl,
+};
+use crate::tensor::{DType, Lazy, ReduceOp};
+
+static LINES: Source =
+    Source::new::<LinesParams>("lines", wgsl!("../../../shaders/lines/lines.wgsl"));
+
+params! {
+    struct LinesParams {
+        count: u32,
+        len: u32,
+        pad0: u32,
+        pad1: u32,
+        words: [[u32; 4]; 1],
+    }
+}
+
+/// Lines of at least this many elements are reduced by a team, others by one invocation.
+const MIN_TEAM_LEN: usize = 32;
+/// The maximum number of results in a kernel.
+const MAX_NODES: usize = 48;
+/// How the invocations of a kernel share lines.
+#[derive(Debug, Clone, Copy)]
+struct LineAccess {
+    team: Team,
+    /// Whether elements are read in vec4s.
+    vec4: bool,
+    /// The loads of an invocation from a line, at most.
+    loads: usize,
+}
+
+impl LineAccess {
+    /// Returns how a kernel reduces lines; `None` if a kernel for several workgroups for each line should.
+    fn of(runtime: &Runtime, LineShape { count, len }: LineShape) -> Option<Self> {
+        let policy = policy::of(runtime);
+        let vec4 = len >= MIN_TEAM_LEN && len.is_multiple_of(4);
+        let loads = if vec4 { len / 4 } else { len };
+        let team = if len >= MIN_TEAM_LEN { policy.team_along(count, loads) } else { Team::SINGLE };
+        let loads = loads.div_ceil(team.size as usize);
+        let is_accurate = loads <= policy.max_summed();
+        (is_accurate && !policy.splits_lines(count, len, 3 * (loads + 1))).then_some(Self {
+            team,
+            vec4,
+            loads,
+        })
+    }
+}
+
+/// Returns whether kernels reduce `count` lines of this length.
+pub(crate) fn are_reduced(runtime: &Runtime, count: usize, len: usize) -> bool {
+    LineAccess::of(runtime, LineShape { count, len }).is_some()
+}
+
+impl ReduceOp {
+    /// Returns the name of the reduction in programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "line_sum",
+            Self::Mean => "line_mean",
+            Self::Max => "line_max",
+            Self::Min => "line_min",
+        }
+    }
+}
+
+/// The kernel of a program.
+#[derive(Debug, Clone, Copy, Hash)]
+struct LinesKernel {
+    /// The index of the program.
+    program: u32,
+    /// The length of the array of parameters, in vec4s.
+    words: u32,
+    /// The invocations that reduce a line.
+    team: Team,
+    /// Whether elements are read in vec4s.
+    vec4: bool,
+}
+
+impl Kernel for LinesKernel {
+    type Params = LinesParams;
+
+    fn variant(&self) -> Variant {
+        let (program, ops) = program_of(self.program);
+        let elements = self.elements() as usize;
+        let text = program.text_on_lines(&ops, elements, self.team.subgroup);
+        let variant = Variant::new(&LINES)
+            .label(program.to_string())
+            .ty("A", text.integer)
+            .int("WORDS", self.words)
+            .int("ELEMENTS", self.elements())
+            .code("CODE", text.code);
+        let mut variant = self.team.define(variant);
+        variant.ops.extend(ops.iter());
+        variant
+    }
+}
+
+/// Looks at pending results of which some reduce lines, and that lead to `root`.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available, or the errors of [`Runtime::record_dispatch`].
+pub(crate) fn look(
+    root: &Arc<Lazy>,
+    graph: &Graph,
+    lines: LineShape,
+) -> Result<NextStep<'static>, RuntimeError> {
+    let is_reduction = |node: &&PendingNode| node.lazy.reduction().is_some();
+    let is_per_line = |node: &&PendingNode| node.expression().len == lines.count;
+    let mut first = of_launches(graph);
+    if first.is_none() {
+        // Another thread computes a reduction without arguments.
+        let has_begun = |node: &&PendingNode| is_reduction(node) && node.args.is_empty();
+        first = graph.nodes.iter().find(has_begun);
+    }
+    if first.is_none() {
+        let is_alone =
+            graph.nodes.iter().filter(is_per_line).count() == 1 && is_reduction(&graph.root());
+        let next = if is_alone { None } else { launch(root, graph, lines)? };
+        if let Some(next) = next {
+            return Ok(next);
+        }
+        first = graph.nodes.iter().find(is_reduction);
+    }
+    match first.or_else(|| graph.nodes.iter().rev().find(is_per_line)) {
+        // After this, it is computed by itself.
+        Some(first) if Arc::ptr_eq(&first.lazy, root) => Ok(NextStep::Nothing),
+        Some(first) => Ok(NextStep::after(&first.lazy)),
+        None => Ok(NextStep::Nothing),
+    }
+}
+
+/// Returns the last result that a pending launch leads to, and no line: it becomes the launch's epilogue.
+fn of_launches(graph: &Graph) -> Option<&PendingNode> {
+    let mut follow: SmallVec<[bool; MAX_NODES]> = SmallVec::new();
+    for node in &graph.nodes {
+        let follows = |&(source, _): &(ArgSource, DType)| match source {
+            ArgSource::Node(node) => follow[usize::from(node)],
+            ArgSource::Leaf(_) => false,
+        };
+        follow.push(node.lazy.is_launch() || node.args.iter().any(follows));
+    }
+    let nodes = graph.nodes.iter().zip(&follow).rev();
+    let mut before =
+        nodes.filter(|(node, follows)| **follows && node.lazy.extent().lines.is_none());
+    before.next().map(|(node, _)| node)
+}
+
+/// Launches the kernel of a graph. Returns `None` if there is none.
+fn launch(
+    root: &Arc<Lazy>,
+    graph: &Graph,
+    lines: LineShape,
+) -> Result<Option<NextStep<'static>>, RuntimeError> {
+    let runtime = root.runtime();
+    let Some(access) = LineAccess::of(runtime, lines) else { return Ok(None) };
+    if graph.nodes.len() > MAX_NODES {
+        return Ok(None);
+    }
+    // What there is for each line is read by its index.
+    let walks = |leaf: &Leaf| {
+        let layout = leaf.layout.as_ref();
+        let is_simple =
+            layout.is_none_or(|layout| layout.is_contiguous() || layout.is_one_element());
+        leaf.len == lines.count && (leaf.padding.is_some() || !is_simple)
+    };
+    if graph.leaves.iter().any(walks) {
+        return Ok(None);
+    }
+    let (program, words) = Program::on_lines(graph, graph.outputs(), lines);
+    let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS) as usize;
+    let fits = program.bindings() <= max_bindings && words.len() <= MAX_WORDS;
+    if !fits || !stores(&program, access) || !may_use(runtime, &program) {
+        return Ok(None);
+    }
+    let kernel = LinesKernel::new(&program, words.len(), access, graph.ops());
+    let (operands, params) = (program.operands(), kernel.params(lines, &words));
+    let rounds_per_load = 1 + u64::from(kernel.elements()) * rounds_of(kernel.program);
+    let rounds = (access.loads + 1) as u64 * rounds_per_load * program.rounds_over_line() as u64;
+    if rounds > runtime.info().max_rounds()
+        || !runtime.fits_params(params.len(), operands.0 + operands.1)
+    {
+        return Ok(None);
+    }
+    let key = KernelKey::of(&kernel);
+    if !runtime.is_prepared(&key) {
+        let compilation = Compilation {
+            key,
+            kernel: Box::new(move || kernel.variant()),
+            operands,
+            params_len: params.len(),
+        };
+        return Ok(runtime.may_generate().then_some(NextStep::Compile(compilation)));
+    }
+    let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
+    let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
+    for result in results.clone() {
+        let memory = runtime.alloc(result.bytes())?.with_origin(result.expression().origin);
+        outputs.push(Arc::new(memory));
+    }
+    let inputs: SmallVec<[&Allocation; 8]> =
+        graph.leaves.iter().map(|leaf| &*leaf.memory).collect();
+    let written: SmallVec<[&Allocation; 4]> = outputs.iter().map(|memory| &**memory).collect();
+    let mut flows = Flows::default();
+    if outputs.len() > 1 && graph.is_tainted() {
+        let steps = program.outputs.iter().map(|output| usize::from(output.step));
+        graph.add_flows(&mut flows, steps.zip(written.iter().copied()), &[]);
+    }
+    let LineShape { count, len } = lines;
+    describe_operands(|| format!("{} -> {} of {count} x {len}", inputs.len(), outputs.len()));
+    let recorded = runtime.record_dispatch(&Dispatch {
+        key,
+        kernel: &|| unreachable!("the kernel is compiled before its launch"),
+        inputs: &inputs,
+        outputs: &written,
+        params: &params,
+        groups: access.team.workgroups(count),
+        work: (count * len * graph.nodes.len()) as u64,
+        indexed_axes: None,
+        also_read: &flows.read,
+        also_written: &flows.written,
+        separate: &flows.groups,
+    })?;
+    drop((flows, inputs, written));
+    results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
+    Ok(Some(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results: outputs }])))
+}
+
+/// Returns whether a kernel can store the results. Two elements of 16 bits share a word.
+fn stores(program: &Program, access: LineAccess) -> bool {
+    program.outputs.iter().all(|output| {
+        let step = &program.steps[usize::from(output.step)];
+        step.dtype.size() > 2 || access.vec4 && step.kind == StepKind::Element
+    })
+}
+
+impl LinesKernel {
+    fn new(
+        program: &Program,
+        words: usize,
+        LineAccess { team, vec4, .. }: LineAccess,
+        ops: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        let words = words.div_ceil(4).max(1) as u32;
+        Self { program: index_of(program, ops), words, team, vec4 }
+    }
+
+    /// Returns the number of elements that are read at once.
+    fn elements(&self) -> u32 {
+        if self.vec4 { 4 } else { 1 }
+    }
+
+    /// Returns the bytes of the WGSL `Params`.
+    fn params(&self, lines: LineShape, words: &Words) -> SmallVec<[u8; 128]> {
+        let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+        let head = [lines.count as u32, lines.len as u32, 0, 0];
+        out.extend_from_slice(bytemuck::cast_slice(&head));
+        out.extend_from_slice(bytemuck::cast_slice(words));
+        out.resize(16 * (1 + self.words as usize), 0);
+        out
+    }
+}
+
+/// Returns samples of the kernel: programs decide which there are.
+pub fn variants() -> Vec<Variant> {
+    let accesses = |min: usize, vec4: bool| {
+        policy::all_teams_along(min).map(move |team| LineAccess { team, vec4, loads: 0 })
+    };
+    let single = LineAccess { team: Team::SINGLE, vec4: false, loads: 0 };
+    let scalars = accesses(MIN_TEAM_LEN, false).chain([single]);
+    let accesses: Vec<LineAccess> = accesses(MIN_TEAM_LEN / 4, true).chain(scalars).collect();
+    let kernels = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min].map(sample);
+    variants_of(kernels.iter().flat_map(|program| {
+        let kernel =
+            |&access| LinesKernel::new(program, program.words(), access, std::iter::empty());
+        accesses.iter().map(kernel)
+    }))
+}
+
+/// Returns a program that subtracts from each element what its line is reduced to, and the sum of these.
+fn sample(op: ReduceOp) -> Program {
+    let difference = Map::new("a - b", DType::F32);
+    let leaf = (DType::F32, Access::OneLine);
+    let mut program = Program::sample(&[&difference, &difference, &difference], &[leaf, leaf]);
+    let reduction = |op: ReduceOp, source| Step {
+        kind: StepKind::Reduction(op),
+        wgsl: Expr(op.name()),
+        args: smallvec![(source, DType::F32)],
+        ..program.steps[0].clone()
+    };
+    let steps = [
+        reduction(op, ArgSource::Leaf(0)),
+        program.steps[1].clone(),
+        reduction(ReduceOp::Sum, ArgSource::Node(1)),
+    ];
+    program.leaves[0].access = Access::Packed;
+    program.steps = steps.into_iter().collect();
+    program.steps[1].args =
+        smallvec![(ArgSource::Leaf(1), DType::F32), (ArgSource::Node(0), DType::F32)];
+    program.outputs = (0..3).map(|step| ProgramOutput { step, overwrites: None }).collect();
+    program
+}
