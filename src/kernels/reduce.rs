@@ -293,7 +293,7 @@ fn max_expr(dtype: DType) -> &'static str {
 /// Returns an error if the reduced axes are empty and the reduction has no result for that
 /// (maximum, minimum, integer mean), or the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
-    let Some(op) = kind.op() else { return axes_by_themselves(kind, tensor, axes) };
+    let Some(op) = kind.op() else { return axes_by_themselves(kind, &tensor, axes) };
     let before = if kind == Sum { reductions::summed(&tensor) } else { None };
     let (tensor, axes) = match before {
         Some((summed, mut all)) => {
@@ -306,12 +306,12 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     };
     match reductions::defer(op, &tensor, &axes, by_itself)? {
         Some(result) => Ok(result),
-        None => axes_by_themselves(kind, tensor, &axes),
+        None => axes_by_themselves(kind, &tensor, &axes),
     }
 }
 
 /// Reduces axes by the kernels of this family.
-fn by_itself(op: ReduceOp, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+fn by_itself(op: ReduceOp, tensor: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let kind = match op {
         ReduceOp::Sum => Sum,
         ReduceOp::Mean => Mean,
@@ -321,13 +321,13 @@ fn by_itself(op: ReduceOp, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     axes_by_themselves(kind, tensor, axes)
 }
 
-fn axes_by_themselves(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+fn axes_by_themselves(kind: Reduction, tensor: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
     let outer_axes: SmallVec<[usize; 6]> =
         (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
-    if len == 1 && matches!(kind, Sum | Mean | Prod | Max | Min) {
-        return Ok(tensor);
+    if len == 1 && matches!(kind, Sum | Mean | Prod | Max | Min) && !tensor.is_foreign() {
+        return Ok(tensor.clone());
     }
     for &axis in axes {
         shape[axis] = 1;
@@ -345,19 +345,19 @@ fn axes_by_themselves(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result
     }
     let axis = match parts::exceed_binding(tensor.runtime(), &shape, tensor.dtype()) {
         true => outer_axes.iter().copied().max_by_key(|&axis| tensor.shape()[axis]),
-        false => parts::longest_axis(&tensor),
+        false => parts::longest_axis(tensor),
     };
     if let Some(axis) = axis {
-        return in_halves(kind, &tensor, axes, axis);
+        return in_halves(kind, tensor, axes, axis);
     }
     let outer = tensor.layout().permute(&outer_axes);
     let inner = tensor.layout().permute(axes).at(0);
-    let out = reduce(kind, &tensor, &outer, &inner)?;
+    let out = reduce(kind, tensor, &outer, &inner)?;
     let splits = out.len() / outer.len().max(1);
     if kind.is_arg() && splits > 1 {
         return best_of_splits(
             kind,
-            tensor,
+            tensor.clone(),
             axes[0],
             out.view(Layout::contiguous(&[&[splits], &outer.shape[..]].concat())),
         );
@@ -446,7 +446,8 @@ pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
 pub fn all(kind: Reduction, tensor: Tensor) -> Result<Tensor> {
     let all_axes: SmallVec<[usize; 6]> = (0..tensor.shape().len()).collect();
     let out = axes(kind, tensor, &all_axes)?;
-    Ok(out.view(Layout::contiguous(&[1])))
+    // Of one element, it is the tensor itself.
+    Ok(out.view(Layout::contiguous(&[1]).at(out.layout().offset)))
 }
 
 /// The positions of the elements of a reduction's lines, which determine how lines are read.
@@ -698,6 +699,7 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = cases! {
     float_sum([3, 5]);
+    float_sum([1, 1]);
     float_sum([4099]);
     float_sum([257, 1023]);
     float_sum(permuted(&[7, 9, 5], &[2, 0, 1]));

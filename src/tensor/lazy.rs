@@ -134,7 +134,7 @@ pub(crate) struct Extent {
     pub integer: Option<DType>,
     /// Whether a pending launch is among the results, or an op that a larger one may replace.
     pub has_launch: bool,
-    /// The lines that pending reductions among the results reduce, if there are any.
+    /// The lines of the results, if some of them have one element for each line: reductions, or what broadcasts.
     pub lines: Option<Lines>,
 }
 
@@ -162,7 +162,7 @@ impl Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lines {
     /// The number of elements of a line.
-    pub len: usize,
+    pub len: u32,
     /// Whether the result has one element for each line; otherwise it has all.
     pub is_reduced: bool,
 }
@@ -177,7 +177,7 @@ pub(crate) enum ReduceOp {
 }
 
 /// Computes a reduction of axes by itself. Returns a packed tensor, which may be pending.
-pub(crate) type ReduceByItself = fn(ReduceOp, Tensor, &[usize]) -> Result<Tensor, Error>;
+pub(crate) type ReduceByItself = fn(ReduceOp, &Tensor, &[usize]) -> Result<Tensor, Error>;
 
 /// A pending reduction of axes of its argument, which is packed.
 ///
@@ -189,14 +189,14 @@ pub(crate) struct PendingReduction {
     pub shape: Shape,
     pub axes: SmallVec<[usize; 4]>,
     pub by_itself: ReduceByItself,
-    /// Why that failed. A thread that computes it has the lock meanwhile.
-    failure: Mutex<Option<RuntimeError>>,
+    /// The lock of the thread that computes it by itself. Others that need it wait.
+    computing: Mutex<()>,
 }
 
 impl PendingReduction {
     pub fn new(op: ReduceOp, shape: &[usize], axes: &[usize], by_itself: ReduceByItself) -> Self {
         let (shape, axes) = (shape.into(), axes.into());
-        Self { op, shape, axes, by_itself, failure: Mutex::default() }
+        Self { op, shape, axes, by_itself, computing: Mutex::default() }
     }
 }
 
@@ -489,29 +489,28 @@ impl Lazy {
     ///
     /// # Errors
     ///
-    /// Returns an error if the device cannot compute it, now or when this was called before.
+    /// Returns an error if the device cannot compute it. It stays pending.
     pub fn reduce_by_itself(&self) -> Result<(), RuntimeError> {
         let Source::Reduction(reduction) = &self.source else { return Ok(()) };
-        let mut failure = reduction.failure.lock();
-        if self.memory.get().is_some() {
-            return Ok(());
-        }
-        // The reduction owns its input, as if it had been launched at once.
-        if let Some(input) = self.take_reduced() {
-            let reduced = self.reduced(reduction, input);
-            let memory = reduced.and_then(|tensor| Ok(tensor.buffer()?.clone()));
-            match memory.map_err(runtime_error) {
-                Ok(memory) => {
-                    let _locked = self.runtime.lock_deferred();
-                    self.resolve(memory);
-                }
-                Err(error) => *failure = Some(error),
+        let _computing = reduction.computing.lock();
+        // A kernel of lines, or a reduction of more axes, may have computed it meanwhile.
+        let Some(input) = self.take_reduced() else { return Ok(()) };
+        let reduced = self.reduced(reduction, &input);
+        match reduced.and_then(|tensor| Ok(tensor.buffer()?.clone())) {
+            Ok(memory) => {
+                let _locked = self.runtime.lock_deferred();
+                self.resolve(memory);
+                Ok(())
+            }
+            Err(error) => {
+                let Tensor { storage, dtype, .. } = input;
+                self.args.lock().push(Arg { storage, dtype, layout: None, padding: None });
+                Err(runtime_error(error))
             }
         }
-        failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Takes what a reduction reduces; `None` if it was computed, or is no reduction.
+    /// Takes what a reduction reduces; `None` if it was taken or computed before, or is no reduction.
     pub fn take_reduced(&self) -> Option<Tensor> {
         let Source::Reduction(reduction) = &self.source else { return None };
         let Arg { storage, dtype, .. } = self.args.lock().pop()?;
@@ -520,7 +519,11 @@ impl Lazy {
     }
 
     /// Calls the reduction in its own name.
-    fn reduced(&self, reduction: &PendingReduction, input: Tensor) -> Result<Tensor, Error> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device cannot compute it.
+    pub fn reduced(&self, reduction: &PendingReduction, input: &Tensor) -> Result<Tensor, Error> {
         let needed_by = current_origin();
         set_origin(self.expression.origin);
         let result = (reduction.by_itself)(reduction.op, input, &reduction.axes);
@@ -720,7 +723,8 @@ impl Drop for Lazy {
         if !self.runtime.can_lock_deferred() || self.runtime.is_impaired() {
             return;
         }
-        if let Some(Err(error)) = self.take_reduced().map(|input| self.reduced(reduction, input)) {
+        let reduced = self.take_reduced().map(|input| self.reduced(reduction, &input));
+        if let Some(Err(error)) = reduced {
             self.runtime.report_later(runtime_error(error));
         }
     }
@@ -728,9 +732,9 @@ impl Drop for Lazy {
 
 impl Deferred for Lazy {
     fn record(self: Arc<Self>) -> Result<(), RuntimeError> {
-        match self.is_replaced() {
+        match self.is_replaced() || self.is_recorded() {
             true => Ok(()),
-            false => self.computed().map(drop),
+            false => (self.compute)(&self),
         }
     }
 

@@ -231,12 +231,6 @@ impl Tensor {
         Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
     }
 
-    /// Returns whether the tensor is the result of an op that a larger one may replace.
-    #[inline]
-    pub(crate) fn is_replaceable(&self) -> bool {
-        matches!(&self.storage, Storage::Lazy(lazy) if lazy.is_replaceable())
-    }
-
     /// Returns the result of an op that a larger one may replace, of which this is the pending conversion.
     #[inline]
     pub(crate) fn converts_replaceable(&self) -> Option<Self> {
@@ -254,7 +248,14 @@ impl Tensor {
         })
     }
 
-    /// Returns the tensor; of an op that a larger one may replace, its result by itself, which may be pending.
+    /// Returns whether the tensor is pending, and is not computed together with other results.
+    #[inline]
+    pub(crate) fn is_computed_alone(&self) -> bool {
+        self.pending().is_some_and(|lazy| lazy.is_computed_alone())
+    }
+
+    /// Returns the tensor; of an op that a larger one may replace, or a reduction that nothing else refers to, its
+    /// result by itself, which may be pending.
     ///
     /// # Errors
     ///
@@ -262,12 +263,29 @@ impl Tensor {
     pub(crate) fn by_itself(self) -> Result<Self> {
         let result = match &self.storage {
             Storage::Lazy(lazy) if lazy.is_replaceable() => lazy.result_by_itself()?,
-            _ => None,
+            Storage::Lazy(lazy) => match self.take_reduced() {
+                Some((input, reduction)) => Some(lazy.reduced(reduction, &input)?),
+                None => None,
+            },
+            Storage::Memory(_) => None,
         };
         Ok(match result {
             Some(result) => result.view_as(self.layout, self.dtype),
             None => self,
         })
+    }
+
+    /// Takes what a reduction that is computed alone reduces, if nothing but this tensor refers to it.
+    pub(crate) fn take_reduced(&self) -> Option<(Self, &PendingReduction)> {
+        let lazy = self.pending().filter(|lazy| lazy.is_computed_alone())?;
+        let reduction = lazy.reduction()?;
+        // A thread that waits for the device refers to it meanwhile.
+        let _locked = self.runtime.lock_deferred();
+        if Arc::strong_count(lazy) > 1 {
+            return None;
+        }
+        lazy.set_replaced();
+        Some((lazy.take_reduced()?, reduction))
     }
 
     /// Creates a packed tensor of elements that arrive from another device, and are waited for when its memory is first

@@ -1,5 +1,6 @@
 //! Reductions of lines with the ops around them: few launches, and the results of separate ops.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use burn::tensor::activation::{log_softmax, softmax};
@@ -160,7 +161,7 @@ type Program = fn(&Tensor<Wgsl, 2>, &Tensor<Wgsl, 2>) -> Vec<TensorData>;
 
 /// Programs of two tensors `[24, 40]`, with reductions that kernels of lines compute, that they almost compute, and
 /// whose results are used in other ways.
-const PROGRAMS: [(&str, Program); 24] = [
+const PROGRAMS: [(&str, Program); 27] = [
     ("two lengths", |x, y| {
         let y = y.clone().slice(s![.., 0..20]);
         vec![(y * x.clone().mean_dim(1)).sum_dim(1).into_data()]
@@ -197,6 +198,31 @@ const PROGRAMS: [(&str, Program); 24] = [
         let both = second.clone().sum_dim(1);
         let all = x.clone().sum_dim(0).sum_dim(1).sum_dim(2);
         vec![first.sum_dim(1).into_data(), second.into_data(), both.into_data(), all.into_data()]
+    }),
+    ("views of sums", |x, _| {
+        let x = x.clone().reshape([4, 6, 40]);
+        let sum = || x.clone().sum_dim(0);
+        vec![
+            sum().reshape([1, 40, 6]).sum_dim(1).into_data(),
+            sum().swap_dims(0, 1).sum_dim(0).into_data(),
+            sum().slice(s![.., 0..1, ..]).sum_dim(2).into_data(),
+            (sum() * 0.5).sum_dim(1).into_data(),
+            (sum() * sum()).into_data(),
+        ]
+    }),
+    ("an element", |x, _| {
+        let element = x.clone().slice(s![2..3, 5..6]);
+        let int = element.clone().mul_scalar(100.0).int();
+        let all = [element.clone().sum(), element.clone().max(), element.mean()];
+        let mut results = vec![int.slice(s![0..1, 0..1]).sum().into_data()];
+        results.extend(all.map(|result| result.into_data()));
+        results
+    }),
+    ("in place", |x, y| {
+        let mut large = x.clone().repeat_dim(0, 600).repeat_dim(1, 20);
+        large = large.clone() - large.mean_dim(1);
+        large = large.clone() * large.clone().max_dim(1).recip() + y.clone().slice(s![0, 0..1]);
+        vec![large.clone().sum_dim(0).into_data(), large.slice(s![-3.., ..]).into_data()]
     }),
     ("special values", |x, _| {
         let x = x.clone().slice_assign(s![0..1, 0..1], x.clone().slice(s![0..1, 0..1]) * f32::NAN);
@@ -361,6 +387,29 @@ fn random_programs_have_the_results_of_separate_ops() {
         }
         drop(observation);
         assert!(launches.count() > 100, "{} kernels of lines on {device}", launches.count());
+    }
+}
+
+/// A thread that waits for the device computes what is pending, while another adds up sums.
+#[test]
+fn a_wait_of_another_thread_does_not_take_sums() {
+    let _guard = common::serial_guard();
+    for device in common::gpus() {
+        let x: Tensor<Wgsl, 3> = random([6, 8, 16], &device);
+        let expected = x.clone().sum_dim(1).sum_dim(0).into_data();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    Wgsl::sync(&device).expect("the device works");
+                }
+            });
+            for _ in 0..200 {
+                let sum = x.clone().sum_dim(0).sum_dim(1).into_data();
+                sum.assert_approx_eq(&expected, Tolerance::<f32>::rel_abs(1e-4, 1e-5));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
         drop(lazy);
         if graph.root().expression().len > MAX_BATCHED_LEN
             || graph.lines().is_some()
+            || graph.nodes.iter().any(|node| node.lazy.is_computed_alone())
             || graph.nodes.iter().any(|node| included.contains(&address(node)))
             // Its error must not become that of the others.
             || graph.leaves.iter().any(|leaf| runtime.check_contents(&leaf.memory).is_err())

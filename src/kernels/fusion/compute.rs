@@ -35,6 +35,11 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         if let Some(alone) = graph.nodes.iter().find(|node| node.lazy.is_computed_alone()) {
             return Ok(NextStep::after(&alone.lazy));
         }
+        if graph.nodes.len() > lines::MAX_NODES
+            && let Some(middle) = graph.middle()
+        {
+            return Ok(NextStep::after(middle));
+        }
         if let Some(shape) = graph.lines() {
             return lines::look(root, &graph, shape);
         }

@@ -54,7 +54,7 @@ pub(crate) struct Leaf {
     /// The layout; `None` if it is packed.
     pub layout: Option<Layout>,
     pub padding: Option<Box<Padding>>,
-    /// The number of elements of the results that read it.
+    /// The number of elements of the results that read it, or that a reduction reduces.
     pub len: usize,
     /// The number of arguments of this graph that refer to it.
     references: usize,
@@ -135,7 +135,9 @@ impl Graph {
             return Some(index);
         }
         let mut args: SmallVec<[(ArgSource, DType); 2]> = SmallVec::new();
-        for arg in lazy.args().iter() {
+        // It is computed before the rest.
+        let is_alone = lazy.is_computed_alone();
+        for arg in lazy.args().iter().filter(|_| !is_alone) {
             let source = match arg.storage.pending().and_then(|lazy| self.visit(lazy)) {
                 Some(index) => {
                     self.nodes[index].references += 1;
@@ -186,16 +188,22 @@ impl Graph {
 
     /// Returns the lines of the graph, if it reduces some, or has results of one element for each line and of all.
     pub fn lines(&self) -> Option<LineShape> {
-        let lines_of = |node: &PendingNode| {
-            let (lines, len) = (node.lazy.extent().lines?, node.expression().len);
-            let count = if lines.is_reduced { len } else { len / lines.len };
-            Some(LineShape { count, len: lines.len })
-        };
-        let lines = self.nodes.iter().rev().find_map(lines_of)?;
-        let is_reduced = |node: &PendingNode| node.expression().len == lines.count;
-        let has_reductions = self.nodes.iter().any(|node| node.lazy.reduction().is_some());
-        let is_mixed = self.nodes.iter().any(is_reduced) && !self.nodes.iter().all(is_reduced);
-        (has_reductions || is_mixed).then_some(lines)
+        let (lines, len) = (self.root().lazy.extent().lines?, self.root().expression().len);
+        let line_len = lines.len as usize;
+        let count = if lines.is_reduced { len } else { len / line_len };
+        let is_per_line = |node: &PendingNode| node.expression().len == count;
+        let is_mixed = self.nodes.iter().any(is_per_line) && !self.nodes.iter().all(is_per_line);
+        (self.has_reductions() || is_mixed).then_some(LineShape { count, len: line_len })
+    }
+
+    /// Returns whether a result is that of a reduction.
+    pub fn has_reductions(&self) -> bool {
+        self.nodes.iter().any(|node| node.lazy.reduction().is_some())
+    }
+
+    /// Returns the last result of one element for each line.
+    pub fn last_per_line(&self, lines: LineShape) -> Option<&PendingNode> {
+        self.nodes.iter().rev().find(|node| node.expression().len == lines.count)
     }
 
     /// Returns the result.

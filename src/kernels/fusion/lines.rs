@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::kernels::fusion::batch::Computation;
 use crate::kernels::fusion::graph::{ArgSource, Graph, Leaf, LineShape, PendingNode};
 use crate::kernels::fusion::program::{
-    Access, MAX_WORDS, Program, ProgramOutput, Step, StepKind, Words,
+    Access, MAX_WORDS, Overwrite, Program, ProgramOutput, Step, StepKind, Words,
 };
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use, program_of, rounds_of};
 use crate::kernels::fusion::schedule::{NextStep, RecordedLaunch};
@@ -39,10 +40,11 @@ params! {
 /// Lines of at least this many elements are reduced by a team, others by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 /// The maximum number of results in a kernel.
-const MAX_NODES: usize = 48;
-/// How the invocations of a kernel share lines.
+pub(crate) const MAX_NODES: usize = 48;
+
+/// The invocations of a kernel that share a line, and how they read it.
 #[derive(Debug, Clone, Copy)]
-struct LineAccess {
+struct SharedLine {
     team: Team,
     /// Whether elements are read in vec4s.
     vec4: bool,
@@ -50,8 +52,8 @@ struct LineAccess {
     loads: usize,
 }
 
-impl LineAccess {
-    /// Returns how a kernel reduces lines; `None` if a kernel for several workgroups for each line should.
+impl SharedLine {
+    /// Returns the team for lines; `None` if a line needs several workgroups.
     fn of(runtime: &Runtime, LineShape { count, len }: LineShape) -> Option<Self> {
         let policy = policy::of(runtime);
         let vec4 = len >= MIN_TEAM_LEN && len.is_multiple_of(4);
@@ -69,7 +71,7 @@ impl LineAccess {
 
 /// Returns whether kernels reduce `count` lines of this length.
 pub(crate) fn are_reduced(runtime: &Runtime, count: usize, len: usize) -> bool {
-    LineAccess::of(runtime, LineShape { count, len }).is_some()
+    SharedLine::of(runtime, LineShape { count, len }).is_some()
 }
 
 impl ReduceOp {
@@ -143,7 +145,7 @@ pub(crate) fn look(
         }
         first = graph.nodes.iter().find(is_reduction);
     }
-    match first.or_else(|| graph.nodes.iter().rev().find(is_per_line)) {
+    match first.or_else(|| graph.last_per_line(lines)) {
         // After this, it is computed by itself.
         Some(first) if Arc::ptr_eq(&first.lazy, root) => Ok(NextStep::Nothing),
         Some(first) => Ok(NextStep::after(&first.lazy)),
@@ -174,30 +176,38 @@ fn launch(
     lines: LineShape,
 ) -> Result<Option<NextStep<'static>>, RuntimeError> {
     let runtime = root.runtime();
-    let Some(access) = LineAccess::of(runtime, lines) else { return Ok(None) };
-    if graph.nodes.len() > MAX_NODES {
-        return Ok(None);
-    }
-    // What there is for each line is read by its index.
+    let Some(shared) = SharedLine::of(runtime, lines) else { return Ok(None) };
+    // A tensor of one element for each line must be read by the index of the line.
     let walks = |leaf: &Leaf| {
         let layout = leaf.layout.as_ref();
         let is_simple =
             layout.is_none_or(|layout| layout.is_contiguous() || layout.is_one_element());
         leaf.len == lines.count && (leaf.padding.is_some() || !is_simple)
     };
-    if graph.leaves.iter().any(walks) {
+    let policy = policy::of(runtime);
+    let writes_elements =
+        graph.outputs().any(|node| graph.nodes[node].expression().len != lines.count);
+    let is_split = !writes_elements && policy.split_len(true, lines.count, lines.len) < lines.len;
+    if is_split || graph.leaves.iter().any(walks) {
         return Ok(None);
     }
-    let (program, words) = Program::on_lines(graph, graph.outputs(), lines);
+    // A team without a line of its own computes the last one again: its elements must still be there.
+    let teams = (shared.team.workgroup_size / shared.team.size) as usize;
+    let may_overwrite = lines.count.is_multiple_of(teams);
+    let overwrite = match may_overwrite && policy.pays_for_special_case(lines.count * lines.len) {
+        true => Overwrite::OwnBuffers,
+        false => Overwrite::Nothing,
+    };
+    let (program, words) = Program::on_lines(graph, graph.outputs(), overwrite, lines);
     let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS) as usize;
     let fits = program.bindings() <= max_bindings && words.len() <= MAX_WORDS;
-    if !fits || !stores(&program, access) || !may_use(runtime, &program) {
+    if !fits || !stores(&program, shared) || !may_use(runtime, &program) {
         return Ok(None);
     }
-    let kernel = LinesKernel::new(&program, words.len(), access, graph.ops());
+    let kernel = LinesKernel::new(&program, words.len(), shared, graph.ops());
     let (operands, params) = (program.operands(), kernel.params(lines, &words));
     let rounds_per_load = 1 + u64::from(kernel.elements()) * rounds_of(kernel.program);
-    let rounds = (access.loads + 1) as u64 * rounds_per_load * program.rounds_over_line() as u64;
+    let rounds = (shared.loads + 1) as u64 * rounds_per_load * program.rounds_over_line() as u64;
     if rounds > runtime.info().max_rounds()
         || !runtime.fits_params(params.len(), operands.0 + operands.1)
     {
@@ -213,19 +223,13 @@ fn launch(
         };
         return Ok(runtime.may_generate().then_some(NextStep::Compile(compilation)));
     }
-    let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
-    let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
-    for result in results.clone() {
-        let memory = runtime.alloc(result.bytes())?.with_origin(result.expression().origin);
-        outputs.push(Arc::new(memory));
-    }
-    let inputs: SmallVec<[&Allocation; 8]> =
-        graph.leaves.iter().map(|leaf| &*leaf.memory).collect();
-    let written: SmallVec<[&Allocation; 4]> = outputs.iter().map(|memory| &**memory).collect();
+    let computation = Computation::new(runtime, std::slice::from_ref(graph), 0, &program)?;
+    let [inputs, outputs] = [&computation.inputs, &computation.outputs]
+        .map(|list| list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>());
     let mut flows = Flows::default();
     if outputs.len() > 1 && graph.is_tainted() {
         let steps = program.outputs.iter().map(|output| usize::from(output.step));
-        graph.add_flows(&mut flows, steps.zip(written.iter().copied()), &[]);
+        graph.add_flows(&mut flows, steps.zip(outputs.iter().copied()), &[]);
     }
     let LineShape { count, len } = lines;
     describe_operands(|| format!("{} -> {} of {count} x {len}", inputs.len(), outputs.len()));
@@ -233,25 +237,26 @@ fn launch(
         key,
         kernel: &|| unreachable!("the kernel is compiled before its launch"),
         inputs: &inputs,
-        outputs: &written,
+        outputs: &outputs,
         params: &params,
-        groups: access.team.workgroups(count),
-        work: (count * len * graph.nodes.len()) as u64,
+        groups: shared.team.workgroups(count),
+        work: count as u64 * len as u64 * graph.nodes.len() as u64,
         indexed_axes: None,
         also_read: &flows.read,
         also_written: &flows.written,
         separate: &flows.groups,
     })?;
-    drop((flows, inputs, written));
-    results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
-    Ok(Some(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results: outputs }])))
+    drop((flows, inputs, outputs));
+    computation.resolve(std::slice::from_ref(graph), &program);
+    let results = computation.outputs.clone();
+    Ok(Some(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results }])))
 }
 
 /// Returns whether a kernel can store the results. Two elements of 16 bits share a word.
-fn stores(program: &Program, access: LineAccess) -> bool {
+fn stores(program: &Program, shared: SharedLine) -> bool {
     program.outputs.iter().all(|output| {
         let step = &program.steps[usize::from(output.step)];
-        step.dtype.size() > 2 || access.vec4 && step.kind == StepKind::Element
+        step.dtype.size() > 2 || shared.vec4 && step.kind == StepKind::Element
     })
 }
 
@@ -259,7 +264,7 @@ impl LinesKernel {
     fn new(
         program: &Program,
         words: usize,
-        LineAccess { team, vec4, .. }: LineAccess,
+        SharedLine { team, vec4, .. }: SharedLine,
         ops: impl Iterator<Item = &'static str>,
     ) -> Self {
         let words = words.div_ceil(4).max(1) as u32;
@@ -284,17 +289,17 @@ impl LinesKernel {
 
 /// Returns samples of the kernel: programs decide which there are.
 pub fn variants() -> Vec<Variant> {
-    let accesses = |min: usize, vec4: bool| {
-        policy::all_teams_along(min).map(move |team| LineAccess { team, vec4, loads: 0 })
+    let shared = |min: usize, vec4: bool| {
+        policy::all_teams_along(min).map(move |team| SharedLine { team, vec4, loads: 0 })
     };
-    let single = LineAccess { team: Team::SINGLE, vec4: false, loads: 0 };
-    let scalars = accesses(MIN_TEAM_LEN, false).chain([single]);
-    let accesses: Vec<LineAccess> = accesses(MIN_TEAM_LEN / 4, true).chain(scalars).collect();
+    let single = SharedLine { team: Team::SINGLE, vec4: false, loads: 0 };
+    let scalars = shared(MIN_TEAM_LEN, false).chain([single]);
+    let all: Vec<SharedLine> = shared(MIN_TEAM_LEN / 4, true).chain(scalars).collect();
     let kernels = [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min].map(sample);
     variants_of(kernels.iter().flat_map(|program| {
         let kernel =
-            |&access| LinesKernel::new(program, program.words(), access, std::iter::empty());
-        accesses.iter().map(kernel)
+            |&shared| LinesKernel::new(program, program.words(), shared, std::iter::empty());
+        all.iter().map(kernel)
     }))
 }
 

@@ -71,12 +71,12 @@ pub(crate) fn defer<const N: usize>(
     let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
     for input in inputs {
         let input = if map.expr == CONVERSION { input } else { by_itself(input)? };
-        let input = constant_of(&input, &layout.shape)?.unwrap_or(input);
         if !Arc::ptr_eq(input.runtime(), &runtime) {
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
         }
-        args.push(input.into_arg(&layout.shape)?);
+        let arg = input.into_arg(&layout.shape)?;
+        args.push(if arg.layout.is_none() { arg } else { whole_constant(arg, &runtime, &layout)? });
     }
     defer_args(map, &runtime, args, layout)
 }
@@ -85,7 +85,7 @@ pub(crate) fn defer<const N: usize>(
 /// that this op can be its epilogue.
 #[inline]
 fn by_itself(input: Tensor) -> Result<Tensor> {
-    if input.is_replaceable() {
+    if input.is_computed_alone() {
         return input.by_itself();
     }
     let Some(replaceable) = input.converts_replaceable() else { return Ok(input) };
@@ -94,18 +94,18 @@ fn by_itself(input: Tensor) -> Result<Tensor> {
     Ok(converted)
 }
 
-/// Returns a pending constant of a shape, if the input is one that broadcasts to it: no memory is read.
-#[inline]
-fn constant_of(input: &Tensor, shape: &[usize]) -> Result<Option<Tensor>> {
-    let Some(lazy) = input.pending().filter(|_| input.shape() != shape) else { return Ok(None) };
-    let expression = lazy.expression();
-    let is_constant = expression.wgsl == CONSTANT && expression.dtype == input.dtype();
-    if !is_constant || input.layout().expand(shape).is_none() {
-        return Ok(None);
-    }
-    let expression = Expression { len: shape.iter().product(), ..expression.clone() };
-    let (layout, extent) = (Layout::contiguous(shape), lazy.extent().clone());
-    Tensor::lazy(input.runtime(), layout, expression, SmallVec::new(), extent, compute).map(Some)
+/// Returns an argument, in place of a pending constant that broadcasts one of all elements: no memory is read.
+#[inline(never)]
+fn whole_constant(arg: Arg, runtime: &Arc<Runtime>, layout: &Layout) -> Result<Arg> {
+    let is_constant = |lazy: &&Arc<Lazy>| {
+        lazy.expression().wgsl == CONSTANT && lazy.expression().dtype == arg.dtype
+    };
+    let Some(lazy) = arg.storage.pending().filter(is_constant) else { return Ok(arg) };
+    let expression = Expression { len: layout.len(), ..lazy.expression().clone() };
+    let extent = lazy.extent().clone();
+    let constant =
+        Tensor::lazy(runtime, layout.packed(), expression, SmallVec::new(), extent, compute)?;
+    constant.into_arg(&layout.shape)
 }
 
 fn defer_args(
@@ -279,6 +279,7 @@ fn pending(
 
 /// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
 /// computed.
+#[inline(always)]
 pub(crate) fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
     loop {
         match try_extent(shape, len, args) {
@@ -290,6 +291,7 @@ pub(crate) fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent
 
 /// Returns the extent of an op with its arguments, or the index of a pending argument that must be
 /// computed first.
+#[inline(always)]
 fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize> {
     let integer = args.first().map(|arg| arg.dtype).filter(|dtype| dtype.is_integer());
     let mut extent = Extent { ops: 1, integer, ..Extent::default() };
@@ -308,23 +310,23 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
             continue;
         };
         let inner = lazy.extent();
-        let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
-        let lines = match (&arg.layout, inner.lines) {
-            (Some(layout), _) => of_broadcast(lazy, layout, args),
-            (None, lines) => lines,
+        let lines = match &arg.layout {
+            None => inner.lines,
+            Some(layout) => Some(of_broadcast(lazy, layout, args).ok_or(index)?),
         };
-        let is_broadcast = arg.layout.is_some() && lines.is_some();
-        let lines_agree = extent.lines.is_none() || lines.is_none() || extent.lines == lines;
+        let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
+        let is_whole = arg.layout.is_some() || bytes == lazy.bytes();
         let integers_agree = match (extent.integer, inner.integer) {
             (Some(outer), Some(inner)) => outer.wgsl() == inner.wgsl(),
             _ => true,
         };
-        let is_reduced = lines.is_some_and(|lines| lines.is_reduced);
-        let walked = extent.walked.as_deref().or((!is_reduced).then_some(shape));
-        let shapes_agree =
-            inner.walked.as_deref().is_none_or(|inner| walked.is_none_or(|walked| inner == walked));
-        let is_whole = arg.layout.is_none() && bytes == lazy.bytes();
-        if !is_broadcast && !is_whole || !lines_agree || !integers_agree || !shapes_agree {
+        let lines_agree = lines.is_none() || extent.lines.is_none() || extent.lines == lines;
+        let shapes_agree = inner.walked.as_deref().is_none_or(|walked| {
+            let is_reduced = lines.is_some_and(|lines| lines.is_reduced);
+            let known = extent.walked.as_deref().or((!is_reduced).then_some(shape));
+            known.is_none_or(|known| walked == known)
+        });
+        if !is_whole || !lines_agree || !integers_agree || !shapes_agree {
             return Err(index);
         }
         extent.lines = extent.lines.or(lines);
@@ -353,11 +355,12 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
 
 /// Returns how a result that reads a pending one through a layout is related to lines; `None` unless the layout repeats
 /// the pending result's element of each line.
+#[inline(never)]
 fn of_broadcast(lazy: &Lazy, layout: &Layout, args: &[Arg]) -> Option<Lines> {
     let (extent, count) = (lazy.extent(), lazy.expression().len);
     let len = layout.repeats().filter(|_| layout.offset == 0)?;
     let fits = match extent.lines {
-        Some(lines) => lines.is_reduced && lines.len == len,
+        Some(lines) => lines.is_reduced && lines.len as usize == len,
         // It is not reduced, but small: the kernel computes it for each line. The kernel of a launch would do the rest.
         None => {
             let follows_launch =
@@ -369,12 +372,12 @@ fn of_broadcast(lazy: &Lazy, layout: &Layout, args: &[Arg]) -> Option<Lines> {
                 && lines::are_reduced(lazy.runtime(), count, len)
         }
     };
-    (fits && layout.len() == count * len).then_some(Lines { len, is_reduced: false })
+    (fits && layout.len() == count * len).then_some(Lines { len: len as u32, is_reduced: false })
 }
 
 /// Returns the number of elements that were reduced to each element of a result; one if none were.
 fn reduced_len(extent: &Extent) -> usize {
-    extent.lines.filter(|lines| lines.is_reduced).map_or(1, |lines| lines.len)
+    extent.lines.filter(|lines| lines.is_reduced).map_or(1, |lines| lines.len as usize)
 }
 
 /// Returns whether a kernel of lines can read the tensors in memory among these arguments: where it computes one
@@ -399,16 +402,16 @@ fn max_kept_bytes(len: usize) -> u64 {
 /// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of
 /// the thread: what another thread is about to use must not be computed early.
 fn signature(map: &Map, args: &[Arg]) -> u64 {
-    let scalars: SmallVec<[u64; 2]> =
-        map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect();
-    signature_of(map.expr, map.out_type, &scalars, args)
+    let scalars = map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type));
+    signature_of(map.expr, map.out_type, scalars, args)
 }
 
 /// As [`signature`], of an expression with the bits of its scalars.
+#[inline(always)]
 pub(crate) fn signature_of(
     expr: &'static str,
     out_type: DType,
-    scalars: &[u64],
+    scalars: impl Iterator<Item = u64>,
     args: &[Arg],
 ) -> u64 {
     thread_local! {

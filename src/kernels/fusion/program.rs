@@ -239,13 +239,14 @@ impl Program {
         Self::of(graph, outputs, overwrite, None)
     }
 
-    /// Returns the program of a graph that reduces lines, and its words. It writes the results `outputs`.
+    /// As [`new`](Self::new), of a graph that reduces lines.
     pub fn on_lines(
         graph: &Graph,
         outputs: impl Iterator<Item = usize>,
+        overwrite: Overwrite,
         lines: LineShape,
     ) -> (Self, Words) {
-        Self::of(graph, outputs, Overwrite::Nothing, Some(lines))
+        Self::of(graph, outputs, overwrite, Some(lines))
     }
 
     fn of(

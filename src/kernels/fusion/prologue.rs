@@ -318,9 +318,10 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
         return PrologueInput::After(lazy.clone());
     }
     let runtime = tensor.runtime();
-    // Its elements are not computed one by one.
-    if graph.lines().is_some() {
-        return PrologueInput::After(lazy.clone());
+    // Its elements are not computed one by one, unless there is a result of each line in memory.
+    if let Some(lines) = graph.lines() {
+        let first = graph.last_per_line(lines).filter(|_| !graph.has_reductions());
+        return PrologueInput::After(first.map_or(lazy, |node| &node.lazy).clone());
     }
     let last = graph.nodes.len() - 1;
     let held: SmallVec<[usize; 4]> = graph.held_besides_root().collect();

@@ -1,8 +1,8 @@
 //! Pending reductions.
 //!
 //! A reduction of the last axis is a pending result. Ops on it, and ops that repeat it along the lines again, stay
-//! pending, too. When one of these results is needed, a kernel of lines computes all that lead to it. A reduction that
-//! nothing of this applies to is computed by itself.
+//! pending, too. When one of these results is needed, a kernel of lines computes all that lead to it. A reduction
+//! without such ops is computed by itself.
 //!
 //! A sum over other axes waits for sums of its result: Burn adds up the gradient of a parameter axis by axis.
 
@@ -21,14 +21,19 @@ use crate::tensor::{
     DType, Expression, Lazy, Lines, PendingReduction, ReduceByItself, ReduceOp, Result, Tensor,
 };
 
-/// The reductions of much memory that each thread leaves pending. The next one computes the oldest, whose input would
-/// stay in memory otherwise.
-const MAX_LARGE: usize = 4;
+/// The reductions that each thread leaves pending, at most. The next one computes the oldest, whose input would stay in
+/// memory otherwise.
+const MAX_PENDING: usize = 64;
+/// Those of them that keep much memory.
+const MAX_LARGE: usize = 2;
 /// What a reduction may keep in memory without being one of them, in bytes.
 const SMALL: u64 = 1 << 20;
 
 thread_local! {
-    static LARGE: RefCell<VecDeque<Weak<Lazy>>> = const { RefCell::new(VecDeque::new()) };
+    /// Those that keep little memory, and the others.
+    static PENDING: [RefCell<VecDeque<Weak<Lazy>>>; 2] = const {
+        [RefCell::new(VecDeque::new()), RefCell::new(VecDeque::new())]
+    };
 }
 
 /// Returns the pending result of a reduction of axes, which stay with size 1; `None` if it should be computed by
@@ -48,6 +53,7 @@ pub(crate) fn defer(
         && tensor.dtype() == DType::F32
         && tensor.is_packed()
         && !tensor.is_empty()
+        && !tensor.is_oversized()
         && runtime.may_generate()
         // The program may write it before the result is needed.
         && !tensor.is_foreign();
@@ -55,20 +61,27 @@ pub(crate) fn defer(
     let count = tensor.len() / len.max(1);
     let has_lines = *axes == [shape.len().wrapping_sub(1)] && are_reduced(runtime, count, len);
     // Burn reduces the axes of a parameter's gradient one after the other, the first of them first.
-    let may_go_on = op == ReduceOp::Sum && shape.len() > 2 && axes.first() == Some(&0);
+    let stays = |axis: &usize| !axes.contains(axis) && shape[*axis] > 1;
+    let may_go_on = op == ReduceOp::Sum
+        && axes.first() == Some(&0)
+        && (0..shape.len()).filter(stays).count() > 1;
     if !is_eligible || len < 2 || !has_lines && !may_go_on {
         return Ok(None);
     }
     let arg = tensor.clone().into_arg(shape)?;
     let args = std::slice::from_ref(&arg);
     let mut kernel = extent(shape, tensor.len(), args)?;
-    let lines = Lines { len, is_reduced: false };
+    let lines = Lines { len: len as u32, is_reduced: false };
     if has_lines && kernel.lines.is_some_and(|others| others != lines) {
         arg.storage.computed()?;
         kernel = extent(shape, tensor.len(), args)?;
     }
     kernel.lines = has_lines.then_some(Lines { is_reduced: true, ..lines });
-    kernel.signature = signature_of(op.name(), DType::F32, &[], args);
+    kernel.signature = match has_lines {
+        true => signature_of(op.name(), DType::F32, std::iter::empty(), args),
+        // As a tensor in memory: it is one before a batch is computed.
+        false => 0,
+    };
     let is_large = kernel.kept > SMALL;
     let mut reduced_shape = tensor.layout().shape.clone();
     axes.iter().for_each(|&axis| reduced_shape[axis] = 1);
@@ -83,34 +96,47 @@ pub(crate) fn defer(
     let reduction = (PendingReduction::new(op, shape, axes, by_itself), arg);
     let result =
         Tensor::of_reduction(runtime, &reduced_shape, expression, reduction, kernel, compute)?;
-    if is_large && let Some(lazy) = result.pending() {
-        keep(lazy);
+    if let Some(lazy) = result.pending() {
+        keep(lazy, is_large);
     }
     Ok(Some(result))
 }
 
 /// Returns what a pending sum that nothing else refers to adds up, and the axes.
 pub(crate) fn summed(tensor: &Tensor) -> Option<(Tensor, SmallVec<[usize; 4]>)> {
-    let lazy = tensor.pending().filter(|_| tensor.is_packed())?;
-    let reduction = lazy.reduction().filter(|_| lazy.is_computed_alone())?;
-    if reduction.op != ReduceOp::Sum
-        || Arc::strong_count(lazy) > 1
-        || tensor.shape().len() != reduction.shape.len()
-    {
+    let reduction = tensor.pending().and_then(|lazy| lazy.reduction())?;
+    let size =
+        |(axis, &size): (usize, &usize)| if reduction.axes.contains(&axis) { 1 } else { size };
+    let is_whole = tensor.is_packed()
+        && tensor.dtype() == DType::F32
+        && reduction.shape.iter().enumerate().map(size).eq(tensor.shape().iter().copied());
+    if reduction.op != ReduceOp::Sum || !is_whole {
         return None;
     }
-    Some((lazy.take_reduced()?, reduction.axes.clone()))
+    tensor.take_reduced().map(|(input, reduction)| (input, reduction.axes.clone()))
 }
 
-/// Adds a reduction to those of much memory, and computes one of them if there are too many.
-fn keep(lazy: &Arc<Lazy>) {
-    let oldest = LARGE.with_borrow_mut(|large| {
-        large.retain(|other| other.upgrade().is_some_and(|other| other.memory().is_none()));
-        large.push_back(Arc::downgrade(lazy));
-        if large.len() > MAX_LARGE { large.pop_front() } else { None }
+/// Adds a reduction to those that are pending, and computes the oldest if there are too many.
+fn keep(lazy: &Arc<Lazy>, is_large: bool) {
+    let max = if is_large { MAX_LARGE } else { MAX_PENDING };
+    // Dropped after the list is back: they may own the last reference to other results.
+    let mut owned: SmallVec<[Arc<Lazy>; MAX_LARGE]> = SmallVec::new();
+    let oldest = PENDING.with(|lists| {
+        let mut pending = lists[usize::from(is_large)].borrow_mut();
+        if pending.len() >= max {
+            pending.retain(|other| {
+                let other = other.upgrade();
+                let is_pending = other.as_ref().is_some_and(|other| other.memory().is_none());
+                owned.extend(other);
+                is_pending
+            });
+        }
+        pending.push_back(Arc::downgrade(lazy));
+        if pending.len() > max { pending.pop_front() } else { None }
     });
+    drop(owned);
     if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
-        // Who needs its result gets the error.
+        // It stays pending if it cannot be computed; then there is an error where it is needed.
         let _ = oldest.computed();
     }
 }
