@@ -124,7 +124,7 @@ pub(crate) struct Extent {
     /// Tensors in memory: their number, and the addresses of their memory.
     pub leaves: u8,
     pub addresses: [usize; Self::MAX_LEAVES],
-    /// The size of the tensors in memory in bytes, or more.
+    /// The size of the tensors in memory in bytes, about.
     pub kept: u64,
     /// The shape, if tensors in memory are read through their strides.
     pub walked: Option<Box<[usize]>>,

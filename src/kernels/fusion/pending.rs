@@ -300,8 +300,11 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
     for (index, arg) in args.iter().enumerate() {
         let Some(lazy) = arg.storage.pending() else {
             if let Some(memory) = arg.storage.memory() {
+                let known = extent.leaves;
                 has_room &= extent.add_leaf(Arc::as_ptr(memory) as usize);
-                extent.kept += memory.kept_bytes();
+                if extent.leaves > known {
+                    extent.kept += memory.kept_bytes();
+                }
             }
             let walks = |layout: &Layout| Access::without_strides(layout).is_none();
             if arg.layout.as_ref().is_some_and(walks) {
@@ -331,15 +334,18 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
         }
         extent.lines = extent.lines.or(lines);
         extent.ops += inner.ops;
-        extent.kept += inner.kept;
         extent.has_launch |= inner.has_launch;
         extent.integer = extent.integer.or(inner.integer);
         if inner.walked.is_some() {
             extent.walked.clone_from(&inner.walked);
         }
+        let known = extent.leaves;
         for &address in &inner.addresses[..inner.leaves.into()] {
             has_room &= extent.add_leaf(address);
         }
+        // The part of the tensors that others do not keep as well, if all are alike.
+        let added = u64::from(extent.leaves - known);
+        extent.kept += inner.kept * added / u64::from(inner.leaves).max(1);
         if largest.is_none_or(|(ops, _)| inner.ops > ops) {
             largest = Some((inner.ops, index));
         }
