@@ -344,8 +344,11 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
             has_room &= extent.add_leaf(address);
         }
         // The part of the tensors that others do not keep as well, if all are alike.
-        let added = u64::from(extent.leaves - known);
-        extent.kept += inner.kept * added / u64::from(inner.leaves).max(1);
+        extent.kept += match extent.leaves - known {
+            0 => 0,
+            added if added == inner.leaves => inner.kept,
+            added => inner.kept * u64::from(added) / u64::from(inner.leaves),
+        };
         if largest.is_none_or(|(ops, _)| inner.ops > ops) {
             largest = Some((inner.ops, index));
         }
