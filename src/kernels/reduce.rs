@@ -18,7 +18,9 @@ use crate::kernels::policy::team::Team;
 use crate::kernels::{create, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, MAX_RANK, ReduceOp, Result, Shape, Strides, Tensor, collapse};
+use crate::tensor::{
+    DType, Error, Layout, MAX_RANK, ReduceOp, Result, Shape, Strides, Tensor, collapse,
+};
 
 static REDUCE: Source =
     Source::new::<ReduceParams>("reduce", wgsl!("../../shaders/reduce/reduce.wgsl"));
