@@ -296,15 +296,15 @@ fn max_expr(dtype: DType) -> &'static str {
 /// (maximum, minimum, integer mean), or the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let Some(op) = kind.op() else { return axes_by_themselves(kind, &tensor, axes) };
-    let before = if kind == Sum { reductions::summed(&tensor) } else { None };
+    let before = if kind == Sum { reductions::summed(tensor) } else { Err(tensor) };
     let (tensor, axes) = match before {
-        Some((summed, mut all)) => {
+        Ok((summed, mut all)) => {
             all.extend_from_slice(axes);
             all.sort_unstable();
             all.dedup();
             (summed, all)
         }
-        None => (tensor, axes.into()),
+        Err(tensor) => (tensor, axes.into()),
     };
     match reductions::defer(op, &tensor, &axes, by_itself)? {
         Some(result) => Ok(result),
@@ -328,7 +328,9 @@ fn axes_by_themselves(kind: Reduction, tensor: &Tensor, axes: &[usize]) -> Resul
     let outer_axes: SmallVec<[usize; 6]> =
         (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
-    if len == 1 && matches!(kind, Sum | Mean | Prod | Max | Min) && !tensor.is_foreign() {
+    let is_itself = len == 1 && matches!(kind, Sum | Mean | Prod | Max | Min);
+    // Callers expect a packed result, which the program does not write.
+    if is_itself && tensor.is_packed() && !tensor.is_foreign() {
         return Ok(tensor.clone());
     }
     for &axis in axes {
@@ -448,8 +450,7 @@ pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
 pub fn all(kind: Reduction, tensor: Tensor) -> Result<Tensor> {
     let all_axes: SmallVec<[usize; 6]> = (0..tensor.shape().len()).collect();
     let out = axes(kind, tensor, &all_axes)?;
-    // Of one element, it is the tensor itself.
-    Ok(out.view(Layout::contiguous(&[1]).at(out.layout().offset)))
+    Ok(out.view(Layout::contiguous(&[1])))
 }
 
 /// The positions of the elements of a reduction's lines, which determine how lines are read.

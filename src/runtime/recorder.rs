@@ -41,7 +41,7 @@ const MAX_DISPATCHES: usize = 512;
 /// Maximum number of bind groups in each of the two generations of the cache.
 const MAX_BIND_GROUPS: usize = 8192;
 /// Maximum number of workgroups in one dimension of a grid: the default limit of WebGPU.
-const MAX_GROUPS: u64 = 65_535;
+pub(crate) const MAX_GROUPS: u64 = 65_535;
 
 /// Cache key of a bind group: interface, and id, offset and size of the buffer of each binding.
 type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);

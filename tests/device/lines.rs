@@ -5,10 +5,11 @@ use std::thread;
 
 use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::module::linear;
 use burn::tensor::{
     Bool, DType, Distribution, FloatDType, Tensor, TensorData, TensorPrimitive, Tolerance, s,
 };
-use burn_wgsl::{Wgsl, WgslDevice, set_fusion};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, set_fusion};
 
 use crate::common;
 use crate::fusion::{device_of, launches};
@@ -161,7 +162,7 @@ type Program = fn(&Tensor<Wgsl, 2>, &Tensor<Wgsl, 2>) -> Vec<TensorData>;
 
 /// Programs of two tensors `[24, 40]`, with reductions that kernels of lines compute, that they almost compute, and
 /// whose results are used in other ways.
-const PROGRAMS: [(&str, Program); 27] = [
+const PROGRAMS: [(&str, Program); 30] = [
     ("two lengths", |x, y| {
         let y = y.clone().slice(s![.., 0..20]);
         vec![(y * x.clone().mean_dim(1)).sum_dim(1).into_data()]
@@ -209,6 +210,32 @@ const PROGRAMS: [(&str, Program); 27] = [
             (sum() * 0.5).sum_dim(1).into_data(),
             (sum() * sum()).into_data(),
         ]
+    }),
+    ("sums that take turns", |x, y| {
+        let [x, y] = [x, y].map(|tensor| tensor.clone().repeat_dim(0, 600).reshape([40, 60, 240]));
+        let [a, b] = [x.clone().sum_dim(0), y.sum_dim(0)];
+        let [c, d] = [a.sum_dim(1), x.sum_dim(0)];
+        vec![c.into_data(), b.sum_dim(2).into_data(), d.into_data()]
+    }),
+    ("two shapes", |x, y| {
+        let stacked = x.clone().reshape([4, 6, 40]);
+        let mean = stacked.clone().mean_dim(2);
+        let centred = (stacked - mean.clone()).reshape([24, 40]);
+        let turned = y.clone().reshape([40, 24]).transpose();
+        let [a, b] = [centred.clone() + turned.clone(), turned + centred];
+        vec![mean.into_data(), a.into_data(), b.into_data()]
+    }),
+    ("gradients of a bias from a part", |x, y| {
+        type B = Autodiff<Wgsl>;
+        let [x, y] =
+            [x, y].map(|tensor| Tensor::<B, 2>::from_inner(tensor.clone().slice(s![0..1, ..])));
+        let weight = Tensor::<B, 2>::from_inner(x.clone().inner().transpose());
+        let bias = [(); 2].map(|()| Tensor::<B, 1>::zeros([1], &x.device()).require_grad());
+        let halves = bias.clone().map(|bias| linear(x.clone(), weight.clone(), Some(bias)));
+        let all = Tensor::cat(halves.to_vec(), 1) * y.slice(s![.., 0..2]);
+        let gradients = all.sum().backward();
+        let of_bias = bias.map(|bias| bias.grad(&gradients).expect("it is needed").into_data());
+        of_bias.to_vec()
     }),
     ("an element", |x, _| {
         let element = x.clone().slice(s![2..3, 5..6]);

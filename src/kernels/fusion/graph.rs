@@ -186,7 +186,8 @@ impl Graph {
         Some(index as u8)
     }
 
-    /// Returns the lines of the graph, if it reduces some, or has results of one element for each line and of all.
+    /// Returns the lines of the graph if it has a pending reduction, or results of one element per line beside results
+    /// of all elements.
     pub fn lines(&self) -> Option<LineShape> {
         let (lines, len) = (self.root().lazy.extent().lines?, self.root().expression().len);
         let line_len = lines.len as usize;

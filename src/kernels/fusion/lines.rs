@@ -19,8 +19,8 @@ use crate::kernels::policy;
 use crate::kernels::policy::team::Team;
 use crate::params;
 use crate::runtime::{
-    Allocation, Compilation, Dispatch, Expr, Flows, Kernel, KernelKey, Runtime, RuntimeError,
-    Source, Variant, describe_operands, variants_of, wgsl,
+    Allocation, Compilation, Dispatch, Expr, Flows, Kernel, KernelKey, MAX_GROUPS, Runtime,
+    RuntimeError, Source, Variant, describe_operands, variants_of, wgsl,
 };
 use crate::tensor::{DType, Lazy, ReduceOp};
 
@@ -132,7 +132,7 @@ pub(crate) fn look(
     let is_per_line = |node: &&PendingNode| node.expression().len == lines.count;
     let mut first = of_launches(graph);
     if first.is_none() {
-        // Another thread computes a reduction without arguments.
+        // A reduction without arguments is being computed by another thread.
         let has_begun = |node: &&PendingNode| is_reduction(node) && node.args.is_empty();
         first = graph.nodes.iter().find(has_begun);
     }
@@ -153,7 +153,8 @@ pub(crate) fn look(
     }
 }
 
-/// Returns the last result that a pending launch leads to, and no line: it becomes the launch's epilogue.
+/// Returns the last result that follows a pending launch and depends on no line. It is computed first, as the launch's
+/// epilogue.
 fn of_launches(graph: &Graph) -> Option<&PendingNode> {
     let mut follow: SmallVec<[bool; MAX_NODES]> = SmallVec::new();
     for node in &graph.nodes {
@@ -191,9 +192,10 @@ fn launch(
     if is_split || graph.leaves.iter().any(walks) {
         return Ok(None);
     }
-    // A team without a line of its own computes the last one again: its elements must still be there.
+    // Teams without a line repeat the last one, so it must not be overwritten: no workgroup may have such a team.
     let teams = (shared.team.workgroup_size / shared.team.size) as usize;
-    let may_overwrite = lines.count.is_multiple_of(teams);
+    let has_surplus = shared.team.workgroups(lines.count) > MAX_GROUPS;
+    let may_overwrite = lines.count.is_multiple_of(teams) && !has_surplus;
     let overwrite = match may_overwrite && policy.pays_for_special_case(lines.count * lines.len) {
         true => Overwrite::OwnBuffers,
         false => Overwrite::Nothing,

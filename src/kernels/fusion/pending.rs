@@ -94,7 +94,7 @@ fn by_itself(input: Tensor) -> Result<Tensor> {
     Ok(converted)
 }
 
-/// Returns an argument, in place of a pending constant that broadcasts one of all elements: no memory is read.
+/// Replaces a pending constant that broadcasts by one of the result's shape, so that no memory is read.
 #[inline(never)]
 fn whole_constant(arg: Arg, runtime: &Arc<Runtime>, layout: &Layout) -> Result<Arg> {
     let is_constant = |lazy: &&Arc<Lazy>| {
@@ -315,7 +315,16 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
         let inner = lazy.extent();
         let lines = match &arg.layout {
             None => inner.lines,
-            Some(layout) => Some(of_broadcast(lazy, layout, args).ok_or(index)?),
+            Some(layout) => {
+                // In memory later, it is read through its strides.
+                if Access::without_strides(layout).is_none() {
+                    if extent.walked.as_deref().is_some_and(|walked| walked != shape) {
+                        return Err(index);
+                    }
+                    extent.walked = Some(shape.into());
+                }
+                Some(of_broadcast(lazy, layout, args).ok_or(index)?)
+            }
         };
         let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
         let is_whole = arg.layout.is_some() || bytes == lazy.bytes();
@@ -343,7 +352,7 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
         for &address in &inner.addresses[..inner.leaves.into()] {
             has_room &= extent.add_leaf(address);
         }
-        // The part of the tensors that others do not keep as well, if all are alike.
+        // Counts only tensors that earlier arguments do not keep, as if all had the same size.
         extent.kept += match extent.leaves - known {
             0 => 0,
             added if added == inner.leaves => inner.kept,
@@ -370,7 +379,8 @@ fn of_broadcast(lazy: &Lazy, layout: &Layout, args: &[Arg]) -> Option<Lines> {
     let len = layout.repeats().filter(|_| layout.offset == 0)?;
     let fits = match extent.lines {
         Some(lines) => lines.is_reduced && lines.len as usize == len,
-        // It is not reduced, but small: the kernel computes it for each line. The kernel of a launch would do the rest.
+        // One element per line, but no reduction: the kernel of lines computes it. After a launch, the rest is the
+        // launch's epilogue instead.
         None => {
             let follows_launch =
                 |arg: &Arg| arg.storage.pending().is_some_and(|lazy| lazy.extent().has_launch);

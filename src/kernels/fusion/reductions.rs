@@ -16,7 +16,7 @@ use crate::kernels::fusion::compute::compute;
 use crate::kernels::fusion::lines::are_reduced;
 use crate::kernels::fusion::pending::{extent, signature_of};
 use crate::kernels::fusion::switch::is_enabled;
-use crate::runtime::current_origin;
+use crate::runtime::{Deferred, current_origin};
 use crate::tensor::{
     DType, Expression, Lazy, Lines, PendingReduction, ReduceByItself, ReduceOp, Result, Tensor,
 };
@@ -24,9 +24,9 @@ use crate::tensor::{
 /// The reductions that each thread leaves pending, at most. The next one computes the oldest, whose input would stay in
 /// memory otherwise.
 const MAX_PENDING: usize = 64;
-/// Those of them that keep much memory.
+/// The maximum number of them that may keep more than [`SMALL`] bytes.
 const MAX_LARGE: usize = 2;
-/// What a reduction may keep in memory without being one of them, in bytes.
+/// See [`MAX_LARGE`].
 const SMALL: u64 = 1 << 20;
 
 thread_local! {
@@ -79,7 +79,7 @@ pub(crate) fn defer(
     kernel.lines = has_lines.then_some(Lines { is_reduced: true, ..lines });
     kernel.signature = match has_lines {
         true => signature_of(op.name(), DType::F32, std::iter::empty(), args),
-        // As a tensor in memory: it is one before a batch is computed.
+        // That of a tensor in memory: it is computed before a batch.
         false => 0,
     };
     let is_large = kernel.kept > SMALL;
@@ -102,18 +102,22 @@ pub(crate) fn defer(
     Ok(Some(result))
 }
 
-/// Returns what a pending sum that nothing else refers to adds up, and the axes.
-pub(crate) fn summed(tensor: &Tensor) -> Option<(Tensor, SmallVec<[usize; 4]>)> {
-    let reduction = tensor.pending().and_then(|lazy| lazy.reduction())?;
-    let size =
-        |(axis, &size): (usize, &usize)| if reduction.axes.contains(&axis) { 1 } else { size };
-    let is_whole = tensor.is_packed()
-        && tensor.dtype() == DType::F32
-        && reduction.shape.iter().enumerate().map(size).eq(tensor.shape().iter().copied());
-    if reduction.op != ReduceOp::Sum || !is_whole {
-        return None;
+/// Returns what a pending sum that nothing else refers to adds up, and the axes; otherwise the tensor.
+pub(crate) fn summed(tensor: Tensor) -> Result<(Tensor, SmallVec<[usize; 4]>), Tensor> {
+    let sums = |reduction: &PendingReduction| {
+        let size =
+            |(axis, &size): (usize, &usize)| if reduction.axes.contains(&axis) { 1 } else { size };
+        reduction.op == ReduceOp::Sum
+            && tensor.is_packed()
+            && tensor.dtype() == DType::F32
+            && reduction.shape.iter().enumerate().map(size).eq(tensor.shape().iter().copied())
+    };
+    let is_sum = tensor.pending().and_then(|lazy| lazy.reduction()).is_some_and(sums);
+    let taken = if is_sum { tensor.take_reduced() } else { None };
+    match taken.map(|(input, reduction)| (input, reduction.axes.clone())) {
+        Some(summed) => Ok(summed),
+        None => Err(tensor),
     }
-    tensor.take_reduced().map(|(input, reduction)| (input, reduction.axes.clone()))
 }
 
 /// Adds a reduction to those that are pending, and computes the oldest if there are too many.
@@ -137,6 +141,6 @@ fn keep(lazy: &Arc<Lazy>, is_large: bool) {
     drop(owned);
     if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
         // It stays pending if it cannot be computed; then there is an error where it is needed.
-        let _ = oldest.computed();
+        let _ = oldest.record();
     }
 }
