@@ -1,5 +1,6 @@
-// lines: reductions of the lines of tensors, and elementwise ops before and after them, in one kernel. Values that exist
-// once per line stay in registers; values of elements are computed again in each round that needs them.
+// lines: reductions of the lines of tensors, and elementwise ops before and after them, in one kernel.
+// Values that exist once per line stay in registers; values of elements are computed again in each round that needs
+// them.
 // CODE: the operands, a function for each op, the type Partial with combine and shuffle_xor, and reduce_line.
 // WORDS: the length of the array of parameters that CODE reads.
 // ELEMENTS: the elements of a line that an invocation reads at once.
