@@ -73,9 +73,10 @@ use deferred::DeferredWork;
 use gpu::{Buffer, Gpu};
 pub(crate) use params::LAUNCH_ALIGN;
 use readback::ReadbackBuffers;
-use recorder::{LaunchOperands, Recorder};
+pub(crate) use recorder::MAX_GROUPS;
 #[cfg(feature = "train")]
-pub(crate) use recorder::{MAX_GROUPS, SMALL_UPLOAD};
+pub(crate) use recorder::SMALL_UPLOAD;
+use recorder::{LaunchOperands, Recorder};
 use reports::{Outcomes, Reports, Slot};
 use submitter::{MAX_IN_FLIGHT, Progress, Submitted};
 #[cfg(feature = "train")]
