@@ -162,7 +162,7 @@ type Program = fn(&Tensor<Wgsl, 2>, &Tensor<Wgsl, 2>) -> Vec<TensorData>;
 
 /// Programs of two tensors `[24, 40]`, with reductions that kernels of lines compute, that they almost compute, and
 /// whose results are used in other ways.
-const PROGRAMS: [(&str, Program); 30] = [
+const PROGRAMS: [(&str, Program); 31] = [
     ("two lengths", |x, y| {
         let y = y.clone().slice(s![.., 0..20]);
         vec![(y * x.clone().mean_dim(1)).sum_dim(1).into_data()]
@@ -236,6 +236,14 @@ const PROGRAMS: [(&str, Program); 30] = [
         let gradients = all.sum().backward();
         let of_bias = bias.map(|bias| bias.grad(&gradients).expect("it is needed").into_data());
         of_bias.to_vec()
+    }),
+    ("a part of 16-bit elements", |x, y| {
+        let halves = y.clone().slice(s![0..1, 0..8]).reshape([8]).cast(FloatDType::F16);
+        let part = halves.slice(s![0..7]).cast(FloatDType::F32).reshape([7, 1]);
+        let sum = || x.clone().slice(s![0..7, ..]).mul_scalar(1.0).sum_dim(1);
+        let known = sum();
+        known.to_data();
+        vec![(sum() + part.clone()).into_data(), (known + part).into_data()]
     }),
     ("an element", |x, _| {
         let element = x.clone().slice(s![2..3, 5..6]);

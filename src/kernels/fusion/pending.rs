@@ -70,7 +70,8 @@ pub(crate) fn defer<const N: usize>(
     let runtime = inputs[0].runtime().clone();
     let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
     for input in inputs {
-        let input = if map.expr == CONVERSION { input } else { by_itself(input)? };
+        let is_taken = map.expr != CONVERSION && may_be_by_itself(&input);
+        let input = if is_taken { by_itself(input)? } else { input };
         if !Arc::ptr_eq(input.runtime(), &runtime) {
             let (lhs, rhs) = (runtime.name(), input.runtime().name());
             return Err(Error::DeviceMismatch { lhs, rhs });
@@ -81,9 +82,16 @@ pub(crate) fn defer<const N: usize>(
     defer_args(map, &runtime, args, layout)
 }
 
+/// Returns whether [`by_itself`] may return another tensor.
+#[inline]
+fn may_be_by_itself(input: &Tensor) -> bool {
+    input
+        .pending()
+        .is_some_and(|lazy| lazy.is_computed_alone() || lazy.expression().is_conversion())
+}
+
 /// Returns the input of an op that does more than convert it: what a larger op might replace is computed by itself, so
 /// that this op can be its epilogue.
-#[inline]
 fn by_itself(input: Tensor) -> Result<Tensor> {
     if input.is_computed_alone() {
         return input.by_itself();
@@ -327,7 +335,9 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
             }
         };
         let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
-        let is_whole = arg.layout.is_some() || bytes == lazy.bytes();
+        // A part of a 16-bit result may have as many words.
+        let is_equal = bytes == lazy.bytes() && len == lazy.expression().len;
+        let is_whole = arg.layout.is_some() || is_equal;
         let integers_agree = match (extent.integer, inner.integer) {
             (Some(outer), Some(inner)) => outer.wgsl() == inner.wgsl(),
             _ => true,

@@ -120,7 +120,8 @@ pub(crate) fn summed(tensor: Tensor) -> Result<(Tensor, SmallVec<[usize; 4]>), T
     }
 }
 
-/// Adds a reduction to those that are pending, and computes the oldest if there are too many.
+/// Adds a reduction to those that are pending, and computes the oldest if there are too many. What computes a reduction
+/// by itself must not defer another one: the thread could wait for itself here.
 fn keep(lazy: &Arc<Lazy>, is_large: bool) {
     let max = if is_large { MAX_LARGE } else { MAX_PENDING };
     // Dropped after the list is back: they may own the last reference to other results.
