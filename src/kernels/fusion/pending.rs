@@ -287,7 +287,7 @@ fn pending(
 
 /// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
 /// computed.
-#[inline(always)]
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
     loop {
         match try_extent(shape, len, args) {
@@ -299,7 +299,7 @@ pub(crate) fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent
 
 /// Returns the extent of an op with its arguments, or the index of a pending argument that must be
 /// computed first.
-#[inline(always)]
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
 fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize> {
     let integer = args.first().map(|arg| arg.dtype).filter(|dtype| dtype.is_integer());
     let mut extent = Extent { ops: 1, integer, ..Extent::default() };
@@ -436,7 +436,7 @@ fn signature(map: &Map, args: &[Arg]) -> u64 {
 }
 
 /// As [`signature`], of an expression with the bits of its scalars.
-#[inline(always)]
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn signature_of(
     expr: &'static str,
     out_type: DType,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 /// The page with a size budget, and its maximum download in brotli-compressed bytes.
-const BUDGET: (&str, u64) = ("train.html", 476_000);
+const BUDGET: (&str, u64) = ("train.html", 487_000);
 
 /// Sizes in bytes: uncompressed and compressed.
 #[derive(Clone, Copy, Default)]
