@@ -21,7 +21,6 @@ use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::ops::table::rows;
 use crate::kernels::{attention, elementwise, matmul, policy, softmax, views};
-use crate::runtime::current_origin;
 use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Replaceable, Result, Tensor};
 
 thread_local! {
@@ -136,14 +135,7 @@ pub fn product(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 pub fn softmax_or_weights(tensor: Tensor, dim: usize) -> Result<Tensor> {
     let pattern = (dim == 3).then(|| of_scores(&tensor)).flatten();
     let Some(pattern) = pattern else { return softmax::softmax(tensor, dim) };
-    let expression = Expression {
-        origin: current_origin(),
-        wgsl: "weights",
-        dtype: DType::F32,
-        scalars: SmallVec::new(),
-        scalar_type: DType::F32,
-        len: tensor.len(),
-    };
+    let expression = Expression::named("weights", DType::F32, tensor.len());
     let (runtime, shape) = (tensor.runtime().clone(), tensor.shape().to_vec());
     let weights = Arc::new(Weights { scores: Mutex::new(Some(tensor)), pattern });
     Tensor::of_replaceable(&runtime, &shape, expression, weights)

@@ -8,6 +8,7 @@ use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
 use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::table::rows;
+use crate::kernels::policy::MIN_TEAM_LEN;
 use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{create, policy, views};
@@ -43,9 +44,6 @@ params! {
         rounds: u32,
     }
 }
-
-/// Rows of at least this many elements are reduced by a team, shorter ones by one invocation.
-const MIN_TEAM_LEN: usize = 32;
 
 /// The maximum number of rows of a workgroup that computes gradients: those whose statistics fit
 /// into workgroup memory, where rows are read again, and at least one for each team.
@@ -176,10 +174,7 @@ fn reads(kernel: &NormKernel) -> Reads {
 fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
     let vec4 = width.is_multiple_of(4);
     let loads = if vec4 { width / 4 } else { width };
-    let team = match width >= MIN_TEAM_LEN {
-        true => policy::of(x.runtime()).team_along(x.len() / width, loads),
-        false => Team::SINGLE,
-    };
+    let team = policy::of(x.runtime()).team_of_line(x.len() / width, width, loads);
     (NormKernel { center, team, vec4, held: 0 }, loads)
 }
 

@@ -7,6 +7,7 @@ use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
 use crate::kernels::ops::cases::{Case, cases, permuted, positive};
 use crate::kernels::ops::table::rows;
+use crate::kernels::policy::MIN_TEAM_LEN;
 use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{policy, views};
@@ -29,9 +30,6 @@ params! {
         pad0: u32,
     }
 }
-
-/// Rows of at least this many elements are reduced by a team, other lines by one invocation.
-const MIN_TEAM_LEN: usize = 32;
 
 /// The kernel of the softmax, of its logarithm, and of their gradients.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -136,12 +134,11 @@ fn line_access(tensor: &Tensor, axis: usize) -> RowAccess {
     let len = tensor.shape()[axis];
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
-    let use_team = len >= MIN_TEAM_LEN && stride == 1;
-    let vec4 = use_team && len.is_multiple_of(4);
+    let vec4 = stride == 1 && len >= MIN_TEAM_LEN && len.is_multiple_of(4);
     let loads = if vec4 { len / 4 } else { len };
-    let team = match use_team {
-        true => policy::of(tensor.runtime()).team_along(lines, loads),
-        false => Team::SINGLE,
+    let team = match stride {
+        1 => policy::of(tensor.runtime()).team_of_line(lines, len, loads),
+        _ => Team::SINGLE,
     };
     RowAccess { lines, loads, stride, vec4, team }
 }

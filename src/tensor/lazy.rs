@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{DType, Error, Layout, Shape, Storage, Tensor};
+use super::{DType, Error, Extent, Layout, PendingReduction, Storage, Tensor};
 use crate::runtime::{
     Allocation, Compilation, Deferred, Flows, Origin, Recorded, Runtime, RuntimeError,
     current_origin, set_origin,
@@ -37,6 +37,12 @@ pub(crate) struct Expression {
 }
 
 impl Expression {
+    /// Creates what stands for a result of `len` elements that no expression computes.
+    pub fn named(name: &'static str, dtype: DType, len: usize) -> Self {
+        let (scalars, scalar_type) = (SmallVec::new(), DType::F32);
+        Self { origin: current_origin(), wgsl: name, dtype, scalars, scalar_type, len }
+    }
+
     /// Returns whether it only converts elements, from or to 16 bits for example.
     pub fn is_conversion(&self) -> bool {
         self.wgsl == "a"
@@ -114,90 +120,6 @@ pub(crate) struct Epilogue<'a> {
     pub work: u64,
     /// Whether it writes 16-bit floats.
     pub writes_halves: bool,
-}
-
-/// How large the kernel of a result becomes, with the pending results that lead to it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Extent {
-    /// Expressions; one that several others use is counted several times.
-    pub ops: u32,
-    /// Tensors in memory: their number, and the addresses of their memory.
-    pub leaves: u8,
-    pub addresses: [usize; Self::MAX_LEAVES],
-    /// The size of the tensors in memory in bytes, about.
-    pub kept: u64,
-    /// The shape, if tensors in memory are read through their strides.
-    pub walked: Option<Box<[usize]>>,
-    /// Equal for results that are likely to differ only in the tensors in memory.
-    pub signature: u64,
-    /// The integer type of the arguments, if any are integers.
-    pub integer: Option<DType>,
-    /// Whether a pending launch is among the results, or an op that a larger one may replace.
-    pub has_launch: bool,
-    /// The lines of the results, if some of them have one element for each line: reductions, or what broadcasts.
-    pub lines: Option<Lines>,
-}
-
-impl Extent {
-    /// The maximum number of tensors in memory that a kernel reads. One binding remains for the
-    /// result, of the eight that every adapter has.
-    pub const MAX_LEAVES: usize = 7;
-
-    /// Adds a tensor in memory, unless it is known. Returns whether there was room.
-    pub fn add_leaf(&mut self, address: usize) -> bool {
-        let count = usize::from(self.leaves);
-        if self.addresses[..count].contains(&address) {
-            return true;
-        }
-        match self.addresses.get_mut(count) {
-            Some(place) => *place = address,
-            None => return false,
-        }
-        self.leaves += 1;
-        true
-    }
-}
-
-/// How a pending result is related to the lines that a pending reduction reduces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lines {
-    /// The number of elements of a line.
-    pub len: u32,
-    /// Whether the result has one element for each line; otherwise it has all.
-    pub is_reduced: bool,
-}
-
-/// What a pending reduction makes of elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum ReduceOp {
-    Sum,
-    Mean,
-    Max,
-    Min,
-}
-
-/// Computes a reduction of axes by itself. Returns a packed tensor, which may be pending.
-pub(crate) type ReduceByItself = fn(ReduceOp, &Tensor, &[usize]) -> Result<Tensor, Error>;
-
-/// A pending reduction of axes of its argument, which is packed.
-///
-/// If that is the last axis, a kernel computes it with the elementwise ops before and after it. Otherwise it becomes a
-/// part of a reduction of more axes, or is computed by itself.
-pub(crate) struct PendingReduction {
-    pub op: ReduceOp,
-    /// The shape of the argument.
-    pub shape: Shape,
-    pub axes: SmallVec<[usize; 4]>,
-    pub by_itself: ReduceByItself,
-    /// The lock of the thread that computes it by itself. Others that need it wait.
-    computing: Mutex<()>,
-}
-
-impl PendingReduction {
-    pub fn new(op: ReduceOp, shape: &[usize], axes: &[usize], by_itself: ReduceByItself) -> Self {
-        let (shape, axes) = (shape.into(), axes.into());
-        Self { op, shape, axes, by_itself, computing: Mutex::default() }
-    }
 }
 
 /// Memory, or the expression that computes it.
@@ -313,21 +235,15 @@ impl Lazy {
         extent: Extent,
         compute: Compute,
     ) -> Arc<Self> {
-        for lazy in args.iter().filter_map(|arg| arg.storage.pending()) {
-            lazy.used.store(true, Ordering::Relaxed);
-        }
-        Self::deferred(Self {
-            runtime: runtime.clone(),
+        Self::deferred(Self::of(
+            runtime,
             bytes,
             expression,
             extent,
             compute,
-            used: AtomicBool::new(false),
-            replaced: AtomicBool::new(false),
-            memory: OnceLock::new(),
-            args: Mutex::new(args),
-            source: Source::Expression,
-        })
+            args,
+            Source::Expression,
+        ))
     }
 
     /// Creates memory of `bytes` bytes that a launch writes.
@@ -339,18 +255,9 @@ impl Lazy {
         extent: Extent,
         compute: Compute,
     ) -> Arc<Self> {
-        Self::deferred(Self {
-            runtime: runtime.clone(),
-            bytes,
-            expression,
-            extent,
-            compute,
-            used: AtomicBool::new(false),
-            replaced: AtomicBool::new(false),
-            memory: OnceLock::new(),
-            args: Mutex::default(),
-            source: Source::Launch(Mutex::new(Some(Launch { launch, product: None }))),
-        })
+        let source = Source::Launch(Mutex::new(Some(Launch { launch, product: None })));
+        let args = SmallVec::new();
+        Self::deferred(Self::of(runtime, bytes, expression, extent, compute, args, source))
     }
 
     /// Creates memory of `bytes` bytes of an op that a larger one may replace.
@@ -360,25 +267,15 @@ impl Lazy {
         expression: Expression,
         op: Arc<dyn Replaceable>,
     ) -> Arc<Self> {
-        let state = Mutex::new(ReplaceableState::Waiting(op));
-        let (owner, origin) = (runtime.clone(), expression.origin);
-        Self::deferred(Self {
+        let source = Source::Replaceable(Box::new(ReplaceableSource {
             runtime: runtime.clone(),
-            bytes,
-            expression,
-            // Batches look for results like others: it is in none.
-            extent: Extent { ops: 1, signature: u64::MAX, has_launch: true, ..Extent::default() },
-            compute: compute_replaceable,
-            used: AtomicBool::new(false),
-            replaced: AtomicBool::new(false),
-            memory: OnceLock::new(),
-            args: Mutex::default(),
-            source: Source::Replaceable(Box::new(ReplaceableSource {
-                runtime: owner,
-                origin,
-                state,
-            })),
-        })
+            origin: expression.origin,
+            state: Mutex::new(ReplaceableState::Waiting(op)),
+        }));
+        // Batches look for results like others: it is in none.
+        let extent = Extent { ops: 1, signature: u64::MAX, has_launch: true, ..Extent::default() };
+        let (compute, args) = (compute_replaceable, SmallVec::new());
+        Self::deferred(Self::of(runtime, bytes, expression, extent, compute, args, source))
     }
 
     /// Creates memory of `bytes` bytes of a reduction of `arg`.
@@ -390,21 +287,8 @@ impl Lazy {
         extent: Extent,
         compute: Compute,
     ) -> Arc<Self> {
-        if let Some(lazy) = arg.storage.pending() {
-            lazy.used.store(true, Ordering::Relaxed);
-        }
-        Self::deferred(Self {
-            runtime: runtime.clone(),
-            bytes,
-            expression,
-            extent,
-            compute,
-            used: AtomicBool::new(false),
-            replaced: AtomicBool::new(false),
-            memory: OnceLock::new(),
-            args: Mutex::new(SmallVec::from_iter([arg])),
-            source: Source::Reduction(Box::new(reduction)),
-        })
+        let (args, source) = (SmallVec::from_iter([arg]), Source::Reduction(Box::new(reduction)));
+        Self::deferred(Self::of(runtime, bytes, expression, extent, compute, args, source))
     }
 
     /// Creates memory of `bytes` bytes for elements that arrive from another device. They are waited for when the
@@ -415,18 +299,36 @@ impl Lazy {
         expression: Expression,
         elements: Elements,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let extent = Extent { ops: 1, has_launch: true, ..Extent::default() };
+        let source = Source::Arrival(Mutex::new(Arrival::UnderWay(elements)));
+        Arc::new(Self::of(runtime, bytes, expression, extent, arrive, SmallVec::new(), source))
+    }
+
+    #[inline(always)]
+    fn of(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        extent: Extent,
+        compute: Compute,
+        args: SmallVec<[Arg; 2]>,
+        source: Source,
+    ) -> Self {
+        for lazy in args.iter().filter_map(|arg| arg.storage.pending()) {
+            lazy.used.store(true, Ordering::Relaxed);
+        }
+        Self {
             runtime: runtime.clone(),
             bytes,
             expression,
-            extent: Extent { ops: 1, has_launch: true, ..Extent::default() },
-            compute: arrive,
+            extent,
+            compute,
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
             memory: OnceLock::new(),
-            args: Mutex::default(),
-            source: Source::Arrival(Mutex::new(Arrival::UnderWay(elements))),
-        })
+            args: Mutex::new(args),
+            source,
+        }
     }
 
     #[inline(always)]

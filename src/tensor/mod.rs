@@ -3,8 +3,10 @@
 mod description;
 mod dtype;
 mod error;
+mod extent;
 mod layout;
 mod lazy;
+mod reduction;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,12 +22,13 @@ pub use layout::{
 };
 
 pub(crate) use description::{describe, described, description};
+pub(crate) use extent::{Extent, Lines};
 pub(crate) use lazy::{
-    Arg, Compute, Elements, Epilogue, Expression, Extent, Lazy, Lines, Padding, PendingLaunch,
-    PendingReduction, ReduceByItself, ReduceOp, Replaceable,
+    Arg, Compute, Elements, Epilogue, Expression, Lazy, Padding, PendingLaunch, Replaceable,
 };
+pub(crate) use reduction::{PendingReduction, ReduceByItself, ReduceOp};
 
-use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError, current_origin};
+use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError};
 
 /// A tensor on the GPU. Clones share the storage.
 #[derive(Clone)]
@@ -156,10 +159,22 @@ impl Tensor {
         compute: Compute,
     ) -> Result<Self> {
         debug_assert_eq!(layout, Layout::contiguous(&layout.shape));
-        let dtype = expression.dtype;
+        Self::of_lazy(runtime, layout, expression.dtype, |bytes| {
+            Lazy::new(runtime, bytes, expression, args, extent, compute)
+        })
+    }
+
+    /// Creates a tensor of a packed layout in the memory of its size that `lazy` returns.
+    #[inline(always)]
+    fn of_lazy(
+        runtime: &Arc<Runtime>,
+        layout: Layout,
+        dtype: DType,
+        lazy: impl FnOnce(u64) -> Arc<Lazy>,
+    ) -> Result<Self> {
         let bytes = checked_bytes(&layout.shape, dtype)?;
         runtime.check_binding(bytes)?;
-        let storage = Storage::Lazy(Lazy::new(runtime, bytes, expression, args, extent, compute));
+        let storage = Storage::Lazy(lazy(bytes));
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
@@ -176,11 +191,9 @@ impl Tensor {
         extent: Extent,
         compute: Compute,
     ) -> Result<Self> {
-        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
-        let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_binding(bytes)?;
-        let lazy = Lazy::of_launch(runtime, bytes, expression, launch, extent, compute);
-        Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
+        Self::of_lazy(runtime, Layout::contiguous(shape), expression.dtype, |bytes| {
+            Lazy::of_launch(runtime, bytes, expression, launch, extent, compute)
+        })
     }
 
     /// Returns a tensor of elements in a storage.
@@ -204,11 +217,9 @@ impl Tensor {
         expression: Expression,
         op: Arc<dyn Replaceable>,
     ) -> Result<Self> {
-        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
-        let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_binding(bytes)?;
-        let storage = Storage::Lazy(Lazy::of_replaceable(runtime, bytes, expression, op));
-        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
+        Self::of_lazy(runtime, Layout::contiguous(shape), expression.dtype, |bytes| {
+            Lazy::of_replaceable(runtime, bytes, expression, op)
+        })
     }
 
     /// Creates the packed result of a reduction of `arg`, which is computed when its memory is first needed.
@@ -224,11 +235,9 @@ impl Tensor {
         extent: Extent,
         compute: Compute,
     ) -> Result<Self> {
-        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
-        let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_binding(bytes)?;
-        let lazy = Lazy::of_reduction(runtime, bytes, expression, reduction, extent, compute);
-        Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
+        Self::of_lazy(runtime, Layout::contiguous(shape), expression.dtype, |bytes| {
+            Lazy::of_reduction(runtime, bytes, expression, reduction, extent, compute)
+        })
     }
 
     /// Returns the result of an op that a larger one may replace, of which this is the pending conversion.
@@ -300,18 +309,10 @@ impl Tensor {
         dtype: DType,
         elements: Elements,
     ) -> Result<Self> {
-        let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_binding(bytes)?;
-        let expression = Expression {
-            origin: current_origin(),
-            wgsl: "arrival",
-            dtype,
-            scalars: SmallVec::new(),
-            scalar_type: DType::F32,
-            len: shape.iter().product(),
-        };
-        let storage = Storage::Lazy(Lazy::of_arrival(runtime, bytes, expression, elements));
-        Ok(Self { runtime: runtime.clone(), storage, layout: Layout::contiguous(shape), dtype })
+        Self::of_lazy(runtime, Layout::contiguous(shape), dtype, |bytes| {
+            let expression = Expression::named("arrival", dtype, shape.iter().product());
+            Lazy::of_arrival(runtime, bytes, expression, elements)
+        })
     }
 
     /// Uploads elements in row-major order. `bytes` holds them in their storage type, padded to a

@@ -1,6 +1,7 @@
 //! Results that are computed together: equal programs over many tensors, such as the parameters of
 //! an optimizer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -8,7 +9,10 @@ use smallvec::SmallVec;
 
 use crate::kernels::fusion::graph::{Graph, Leaf, PendingNode};
 use crate::kernels::fusion::program::{Program, Words};
-use crate::runtime::{Allocation, Location, Runtime, RuntimeError};
+use crate::runtime::{
+    Allocation, Dispatch, Flows, KernelKey, Location, Recorded, Runtime, RuntimeError,
+    describe_operands,
+};
 use crate::tensor::Lazy;
 
 /// The numbers of pages that kernels have, where the adapter allows it.
@@ -50,6 +54,16 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
             graphs.push(graph);
         }
     }
+}
+
+/// The launch of the kernel of one graph, which is compiled.
+pub(crate) struct GraphLaunch<'a> {
+    pub key: KernelKey,
+    pub params: &'a [u8],
+    pub groups: u64,
+    pub work: u64,
+    /// The sizes of the results, for messages.
+    pub results: fmt::Arguments<'a>,
 }
 
 /// What one graph of a launch reads and writes.
@@ -98,6 +112,41 @@ impl Computation {
             len: graph.root().expression().len,
             ops: graph.nodes.len(),
             graph: index,
+        })
+    }
+
+    /// Records a launch of the graph and its program.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runtime::record_dispatch`].
+    pub fn record(
+        &self,
+        (graph, program): (&Graph, &Program),
+        launch: &GraphLaunch<'_>,
+    ) -> Result<Recorded, RuntimeError> {
+        let [inputs, outputs] = [&self.inputs[..], &self.outputs[..]].map(|list| {
+            list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
+        });
+        let mut flows = Flows::default();
+        if outputs.len() > 1 && graph.is_tainted() {
+            let steps = program.outputs.iter().map(|output| usize::from(output.step));
+            graph.add_flows(&mut flows, steps.zip(outputs.iter().copied()), &[]);
+        }
+        let GraphLaunch { results, .. } = launch;
+        describe_operands(|| format!("{} -> {} of {results}", inputs.len(), outputs.len()));
+        graph.root().lazy.runtime().record_dispatch(&Dispatch {
+            key: launch.key,
+            kernel: &|| unreachable!("the kernel is compiled before its launch"),
+            inputs: &inputs,
+            outputs: &outputs,
+            params: launch.params,
+            groups: launch.groups,
+            work: launch.work,
+            indexed_axes: None,
+            also_read: &flows.read,
+            also_written: &flows.written,
+            separate: &flows.groups,
         })
     }
 

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::fusion::batch::{Computation, MAX_BATCHED_LEN, add_equal_graphs, batches};
 use crate::kernels::fusion::fused::FusedLaunch;
-use crate::kernels::fusion::graph::Graph;
+use crate::kernels::fusion::graph::{Graph, MAX_NODES};
 use crate::kernels::fusion::lines;
 use crate::kernels::fusion::program::{MAX_WORDS, Overwrite, Program, Words};
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use};
@@ -23,9 +23,6 @@ const MAX_EPILOGUE_OPS: usize = 8;
 /// are too many for one kernel, some are computed first. Small results of the same program, such as
 /// the parameters of an optimizer, are computed together.
 pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
-    if root.reduction().is_some() && root.is_computed_alone() {
-        return root.reduce_by_itself();
-    }
     // Events name the op that is computed, not the one that needs it.
     let needed_by = current_origin();
     set_origin(root.expression().origin);
@@ -33,15 +30,16 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     let computed = schedule::run(root.runtime(), || {
         let Some(graph) = Graph::of(root) else { return Ok(NextStep::Nothing) };
         if let Some(alone) = graph.nodes.iter().find(|node| node.lazy.is_computed_alone()) {
-            return Ok(NextStep::after(&alone.lazy));
+            let is_root = Arc::ptr_eq(&alone.lazy, root);
+            return Ok(if is_root { NextStep::Nothing } else { NextStep::after(&alone.lazy) });
         }
-        if graph.nodes.len() > lines::MAX_NODES
+        if graph.nodes.len() > MAX_NODES
             && let Some(middle) = graph.middle()
         {
             return Ok(NextStep::after(middle));
         }
         if let Some(shape) = graph.lines() {
-            return lines::look(root, &graph, shape);
+            return lines::look(&graph, shape);
         }
         let mut launches = (0..graph.nodes.len()).filter(|&i| graph.nodes[i].lazy.is_launch());
         match (launches.next(), launches.next()) {
@@ -53,6 +51,7 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     });
     set_origin(needed_by);
     computed?;
+    // Of a reduction, no kernel computes more than that.
     if root.memory().is_none() { root.reduce_by_itself() } else { Ok(()) }
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::kernels::fusion::batch::{Computation, Pages};
+use crate::kernels::fusion::batch::{Computation, GraphLaunch, Pages};
 use crate::kernels::fusion::graph::Graph;
-use crate::kernels::fusion::program::{Access, Program, Words};
+use crate::kernels::fusion::program::{Access, Program, Words, params_len, params_of, vec4s_of};
 use crate::kernels::fusion::registry::{index_of, program_of, rounds_of};
 use crate::kernels::ops::map::Map;
 use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{
-    Allocation, Compilation, Dispatch, Flows, Kernel, KernelKey, Recorded, Runtime, RuntimeError,
-    Source, Variant, describe_operands, div_up, variants_of, wgsl,
+    Allocation, Compilation, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
+    Variant, describe_operands, div_up, variants_of, wgsl,
 };
 use crate::tensor::DType;
 
@@ -45,12 +45,7 @@ struct FusedKernel {
 impl FusedKernel {
     /// Returns the kernel of a program of these ops, with parameters of `words` words.
     fn new(program: &Program, words: usize, ops: impl Iterator<Item = &'static str>) -> Self {
-        Self { program: index_of(program, ops), words: words.div_ceil(4).max(1) as u32 }
-    }
-
-    /// Returns the size of the WGSL `Params` in bytes.
-    fn params_len(self) -> usize {
-        16 * (1 + self.words as usize)
+        Self { program: index_of(program, ops), words: vec4s_of(words) }
     }
 }
 
@@ -113,7 +108,7 @@ impl<'a> FusedLaunch<'a> {
             key: KernelKey::of(&kernel),
             kernel: Box::new(move || kernel.variant()),
             operands: self.operands,
-            params_len: kernel.params_len(),
+            params_len: params_len(kernel.words),
         }
     }
 
@@ -128,34 +123,23 @@ impl<'a> FusedLaunch<'a> {
         graph: &Graph,
         program: &Program,
     ) -> Result<Recorded, RuntimeError> {
-        let Computation { len, ops, inputs, outputs, .. } = computation;
-        let (len, ops) = (*len, *ops);
+        let Computation { len, ops, .. } = *computation;
         let vec4s = len.div_ceil(4);
         let rounds = policy::of(self.runtime).elementwise_rounds(vec4s);
         // The invocation of each round computes four elements.
         let max_vec4s =
             policy::max_rounds(self.runtime) / (4 * rounds_of(self.kernel.program) as usize + 1);
         let rounds = rounds.min(max_vec4s.max(1));
-        let [inputs, outputs] = [inputs, outputs].map(|list| {
-            list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
-        });
-        let mut flows = Flows::default();
-        if outputs.len() > 1 && graph.is_tainted() {
-            let steps = program.outputs.iter().map(|output| usize::from(output.step));
-            graph.add_flows(&mut flows, steps.zip(outputs.iter().copied()), &[]);
-        }
-        describe_operands(|| format!("{} -> {} of {len} elements", inputs.len(), outputs.len()));
-        self.runtime.record_dispatch(&Dispatch {
-            inputs: &inputs,
-            outputs: &outputs,
-            params: &self.params(len, rounds),
-            groups: div_up(vec4s, WORKGROUP_SIZE * rounds),
-            work: len as u64 * ops as u64,
-            also_read: &flows.read,
-            also_written: &flows.written,
-            separate: &flows.groups,
-            ..self.template()
-        })
+        computation.record(
+            (graph, program),
+            &GraphLaunch {
+                key: KernelKey::of(&self.kernel),
+                params: &self.params(len, rounds),
+                groups: div_up(vec4s, WORKGROUP_SIZE * rounds),
+                work: len as u64 * ops as u64,
+                results: format_args!("{len} elements"),
+            },
+        )
     }
 
     /// Launches the kernel for several graphs at once. `pages` are the buffers of all operands. A
@@ -211,35 +195,15 @@ impl<'a> FusedLaunch<'a> {
             also_read: &read,
             also_written: &written,
             separate: &separate,
-            ..self.template()
-        })
-    }
-
-    /// Returns a dispatch without operands.
-    fn template(&self) -> Dispatch<'_> {
-        Dispatch {
             key: KernelKey::of(&self.kernel),
             kernel: &|| unreachable!("the kernel is compiled before its launch"),
-            inputs: &[],
-            outputs: &[],
-            params: &[],
-            groups: 0,
-            work: 0,
             indexed_axes: None,
-            also_read: &[],
-            also_written: &[],
-            separate: &[],
-        }
+        })
     }
 
     /// Returns the bytes of the WGSL `Params`. `len` is the number of elements, or of tensors.
     fn params(&self, len: usize, rounds: usize) -> SmallVec<[u8; 128]> {
-        let mut out: SmallVec<[u8; 128]> = SmallVec::new();
-        let head = [len as u32, rounds as u32, 0, 0];
-        out.extend_from_slice(bytemuck::cast_slice(&head));
-        out.extend_from_slice(bytemuck::cast_slice(self.words));
-        out.resize(self.kernel.params_len(), 0);
-        out
+        params_of([len, rounds], self.words, self.kernel.words)
     }
 }
 

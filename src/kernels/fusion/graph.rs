@@ -7,6 +7,9 @@ use smallvec::SmallVec;
 use crate::runtime::{Allocation, Flows};
 use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Padding};
 
+/// The maximum number of results in a kernel.
+pub(crate) const MAX_NODES: usize = 48;
+
 /// What an argument refers to, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ArgSource {

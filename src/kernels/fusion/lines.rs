@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::fusion::batch::Computation;
-use crate::kernels::fusion::graph::{ArgSource, Graph, Leaf, LineShape, PendingNode};
+use crate::kernels::fusion::batch::{Computation, GraphLaunch};
+use crate::kernels::fusion::graph::{ArgSource, Graph, Leaf, LineShape, MAX_NODES, PendingNode};
 use crate::kernels::fusion::program::{
-    Access, MAX_WORDS, Overwrite, Program, ProgramOutput, Step, StepKind, Words,
+    Access, MAX_WORDS, Overwrite, Program, ProgramOutput, Step, StepKind, params_of, vec4s_of,
 };
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use, program_of, rounds_of};
 use crate::kernels::fusion::schedule::{NextStep, RecordedLaunch};
 use crate::kernels::ops::map::Map;
-use crate::kernels::policy;
 use crate::kernels::policy::team::Team;
+use crate::kernels::policy::{self, MIN_TEAM_LEN};
 use crate::params;
 use crate::runtime::{
-    Allocation, Compilation, Dispatch, Expr, Flows, Kernel, KernelKey, MAX_GROUPS, Runtime,
-    RuntimeError, Source, Variant, describe_operands, variants_of, wgsl,
+    Compilation, Expr, Kernel, KernelKey, MAX_GROUPS, Runtime, RuntimeError, Source, Variant,
+    variants_of, wgsl,
 };
-use crate::tensor::{DType, Lazy, ReduceOp};
+use crate::tensor::{DType, ReduceOp};
 
 static LINES: Source =
     Source::new::<LinesParams>("lines", wgsl!("../../../shaders/lines/lines.wgsl"));
@@ -36,11 +36,6 @@ params! {
         words: [[u32; 4]; 1],
     }
 }
-
-/// Lines of at least this many elements are reduced by a team, others by one invocation.
-const MIN_TEAM_LEN: usize = 32;
-/// The maximum number of results in a kernel.
-pub(crate) const MAX_NODES: usize = 48;
 
 /// The invocations of a kernel that share a line, and how they read it.
 #[derive(Debug, Clone, Copy)]
@@ -58,14 +53,12 @@ impl SharedLine {
         let policy = policy::of(runtime);
         let vec4 = len >= MIN_TEAM_LEN && len.is_multiple_of(4);
         let loads = if vec4 { len / 4 } else { len };
-        let team = if len >= MIN_TEAM_LEN { policy.team_along(count, loads) } else { Team::SINGLE };
+        let team = policy.team_of_line(count, len, loads);
         let loads = loads.div_ceil(team.size as usize);
+        // Other reductions read as many loads one after the other.
         let is_accurate = loads <= policy.max_summed();
-        (is_accurate && !policy.splits_lines(count, len, 3 * (loads + 1))).then_some(Self {
-            team,
-            vec4,
-            loads,
-        })
+        let is_split = policy.splits_lines(count, len, 3 * (loads + 1));
+        (is_accurate && !is_split).then_some(Self { team, vec4, loads })
     }
 }
 
@@ -118,39 +111,32 @@ impl Kernel for LinesKernel {
     }
 }
 
-/// Looks at pending results of which some reduce lines, and that lead to `root`.
+/// Looks at pending results of which some reduce lines.
 ///
 /// # Errors
 ///
 /// Returns an error if the memory is not available, or the errors of [`Runtime::record_dispatch`].
-pub(crate) fn look(
-    root: &Arc<Lazy>,
-    graph: &Graph,
-    lines: LineShape,
-) -> Result<NextStep<'static>, RuntimeError> {
+pub(crate) fn look(graph: &Graph, lines: LineShape) -> Result<NextStep<'static>, RuntimeError> {
+    let root = graph.root();
     let is_reduction = |node: &&PendingNode| node.lazy.reduction().is_some();
+    // A reduction without arguments is being computed by another thread.
+    let has_begun = |node: &&PendingNode| is_reduction(node) && node.args.is_empty();
+    let first = of_launches(graph).or_else(|| graph.nodes.iter().find(has_begun));
     let is_per_line = |node: &&PendingNode| node.expression().len == lines.count;
-    let mut first = of_launches(graph);
-    if first.is_none() {
-        // A reduction without arguments is being computed by another thread.
-        let has_begun = |node: &&PendingNode| is_reduction(node) && node.args.is_empty();
-        first = graph.nodes.iter().find(has_begun);
+    let is_alone = is_reduction(&root) && graph.nodes.iter().filter(is_per_line).count() == 1;
+    if first.is_none()
+        && !is_alone
+        && let Some(next) = launch(graph, lines)?
+    {
+        return Ok(next);
     }
-    if first.is_none() {
-        let is_alone =
-            graph.nodes.iter().filter(is_per_line).count() == 1 && is_reduction(&graph.root());
-        let next = if is_alone { None } else { launch(root, graph, lines)? };
-        if let Some(next) = next {
-            return Ok(next);
-        }
-        first = graph.nodes.iter().find(is_reduction);
-    }
-    match first.or_else(|| graph.last_per_line(lines)) {
-        // After this, it is computed by itself.
-        Some(first) if Arc::ptr_eq(&first.lazy, root) => Ok(NextStep::Nothing),
-        Some(first) => Ok(NextStep::after(&first.lazy)),
-        None => Ok(NextStep::Nothing),
-    }
+    let first = first.or_else(|| graph.nodes.iter().find(is_reduction));
+    let first = first.or_else(|| graph.last_per_line(lines));
+    Ok(match first.filter(|first| !Arc::ptr_eq(&first.lazy, &root.lazy)) {
+        Some(first) => NextStep::after(&first.lazy),
+        // A reduction is computed by itself then.
+        None => NextStep::Nothing,
+    })
 }
 
 /// Returns the last result that follows a pending launch and depends on no line. It is computed first, as the launch's
@@ -171,25 +157,17 @@ fn of_launches(graph: &Graph) -> Option<&PendingNode> {
 }
 
 /// Launches the kernel of a graph. Returns `None` if there is none.
-fn launch(
-    root: &Arc<Lazy>,
-    graph: &Graph,
-    lines: LineShape,
-) -> Result<Option<NextStep<'static>>, RuntimeError> {
-    let runtime = root.runtime();
+fn launch(graph: &Graph, lines: LineShape) -> Result<Option<NextStep<'static>>, RuntimeError> {
+    let runtime = graph.root().lazy.runtime();
     let Some(shared) = SharedLine::of(runtime, lines) else { return Ok(None) };
-    // A tensor of one element for each line must be read by the index of the line.
-    let walks = |leaf: &Leaf| {
-        let layout = leaf.layout.as_ref();
-        let is_simple =
-            layout.is_none_or(|layout| layout.is_contiguous() || layout.is_one_element());
-        leaf.len == lines.count && (leaf.padding.is_some() || !is_simple)
-    };
     let policy = policy::of(runtime);
     let writes_elements =
         graph.outputs().any(|node| graph.nodes[node].expression().len != lines.count);
     let is_split = !writes_elements && policy.split_len(true, lines.count, lines.len) < lines.len;
-    if is_split || graph.leaves.iter().any(walks) {
+    // A tensor of one element for each line is read by the index of the line, and by no strides of its own shape.
+    let reads =
+        |leaf: &Leaf| leaf.len != lines.count || Access::of(leaf, Some(lines)).is_per_line();
+    if is_split || !graph.leaves.iter().all(reads) {
         return Ok(None);
     }
     // Teams without a line repeat the last one, so it must not be overwritten: no workgroup may have such a team.
@@ -207,7 +185,8 @@ fn launch(
         return Ok(None);
     }
     let kernel = LinesKernel::new(&program, words.len(), shared, graph.ops());
-    let (operands, params) = (program.operands(), kernel.params(lines, &words));
+    let (operands, params) =
+        (program.operands(), params_of([lines.count, lines.len], &words, kernel.words));
     let rounds_per_load = 1 + u64::from(kernel.elements()) * rounds_of(kernel.program);
     let rounds = (shared.loads + 1) as u64 * rounds_per_load * program.rounds_over_line() as u64;
     if rounds > runtime.info().max_rounds()
@@ -226,29 +205,17 @@ fn launch(
         return Ok(runtime.may_generate().then_some(NextStep::Compile(compilation)));
     }
     let computation = Computation::new(runtime, std::slice::from_ref(graph), 0, &program)?;
-    let [inputs, outputs] = [&computation.inputs, &computation.outputs]
-        .map(|list| list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>());
-    let mut flows = Flows::default();
-    if outputs.len() > 1 && graph.is_tainted() {
-        let steps = program.outputs.iter().map(|output| usize::from(output.step));
-        graph.add_flows(&mut flows, steps.zip(outputs.iter().copied()), &[]);
-    }
     let LineShape { count, len } = lines;
-    describe_operands(|| format!("{} -> {} of {count} x {len}", inputs.len(), outputs.len()));
-    let recorded = runtime.record_dispatch(&Dispatch {
-        key,
-        kernel: &|| unreachable!("the kernel is compiled before its launch"),
-        inputs: &inputs,
-        outputs: &outputs,
-        params: &params,
-        groups: shared.team.workgroups(count),
-        work: count as u64 * len as u64 * graph.nodes.len() as u64,
-        indexed_axes: None,
-        also_read: &flows.read,
-        also_written: &flows.written,
-        separate: &flows.groups,
-    })?;
-    drop((flows, inputs, outputs));
+    let recorded = computation.record(
+        (graph, &program),
+        &GraphLaunch {
+            key,
+            params: &params,
+            groups: shared.team.workgroups(count),
+            work: count as u64 * len as u64 * graph.nodes.len() as u64,
+            results: format_args!("{count} x {len}"),
+        },
+    )?;
     computation.resolve(std::slice::from_ref(graph), &program);
     let results = computation.outputs.clone();
     Ok(Some(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results }])))
@@ -269,23 +236,12 @@ impl LinesKernel {
         SharedLine { team, vec4, .. }: SharedLine,
         ops: impl Iterator<Item = &'static str>,
     ) -> Self {
-        let words = words.div_ceil(4).max(1) as u32;
-        Self { program: index_of(program, ops), words, team, vec4 }
+        Self { program: index_of(program, ops), words: vec4s_of(words), team, vec4 }
     }
 
     /// Returns the number of elements that are read at once.
     fn elements(&self) -> u32 {
         if self.vec4 { 4 } else { 1 }
-    }
-
-    /// Returns the bytes of the WGSL `Params`.
-    fn params(&self, lines: LineShape, words: &Words) -> SmallVec<[u8; 128]> {
-        let mut out: SmallVec<[u8; 128]> = SmallVec::new();
-        let head = [lines.count as u32, lines.len as u32, 0, 0];
-        out.extend_from_slice(bytemuck::cast_slice(&head));
-        out.extend_from_slice(bytemuck::cast_slice(words));
-        out.resize(16 * (1 + self.words as usize), 0);
-        out
     }
 }
 

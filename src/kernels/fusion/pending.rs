@@ -224,14 +224,7 @@ pub(crate) fn defer_launch(
         return Ok(None);
     }
     deferred.runs_when_dropped = AtomicBool::new(true);
-    let expression = Expression {
-        origin: current_origin(),
-        wgsl: RESULT,
-        dtype: result.dtype,
-        scalars: SmallVec::new(),
-        scalar_type: DType::F32,
-        len,
-    };
+    let expression = Expression::named(RESULT, result.dtype, len);
     let mut extent = Extent { ops: 1, has_launch: true, ..Extent::default() };
     for input in &deferred.inputs {
         // A kernel with more operands would have no epilogue.
@@ -376,7 +369,7 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
     let max_kept = max_kept_bytes(len * reduced_len(&extent));
     let too_large = !has_room || extent.ops > max_ops || extent.kept > max_kept;
     match largest {
-        Some((_, index)) if too_large || !reads_lines(&extent, args) => Err(index),
+        Some((_, index)) if too_large => Err(index),
         _ => Ok(extent),
     }
 }
@@ -407,19 +400,6 @@ fn of_broadcast(lazy: &Lazy, layout: &Layout, args: &[Arg]) -> Option<Lines> {
 /// Returns the number of elements that were reduced to each element of a result; one if none were.
 fn reduced_len(extent: &Extent) -> usize {
     extent.lines.filter(|lines| lines.is_reduced).map_or(1, |lines| lines.len as usize)
-}
-
-/// Returns whether a kernel of lines can read the tensors in memory among these arguments: where it computes one
-/// element for each line, it reads an element of each, or the same one.
-fn reads_lines(extent: &Extent, args: &[Arg]) -> bool {
-    let is_reduced = extent.lines.is_some_and(|lines| lines.is_reduced);
-    let reads = |arg: &Arg| {
-        let layout = arg.layout.as_ref();
-        let is_simple =
-            layout.is_none_or(|layout| layout.is_one_element()) && arg.padding.is_none();
-        arg.storage.pending().is_some() || is_simple
-    };
-    !is_reduced || args.iter().all(reads)
 }
 
 /// Returns how many bytes pending elementwise results of `len` elements may keep in memory: three

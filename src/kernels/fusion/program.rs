@@ -75,7 +75,7 @@ impl Access {
 
     /// Returns how a tensor is read, in a kernel of lines if there are any. What depends on its strides is
     /// [`Strided`](Self::Strided).
-    fn of(leaf: &Leaf, lines: Option<LineShape>) -> Self {
+    pub fn of(leaf: &Leaf, lines: Option<LineShape>) -> Self {
         if let Some(padding) = &leaf.padding {
             let in_vec4s = padding.words().iter().all(|word| word.is_multiple_of(4));
             return if in_vec4s { Self::PaddedVec4 } else { Self::Padded };
@@ -217,6 +217,26 @@ pub(crate) type Words = SmallVec<[u32; 32]>;
 
 /// The maximum number of words.
 pub(crate) const MAX_WORDS: usize = 104;
+
+/// Returns the length of the array of parameters for a number of words, in vec4s.
+pub(crate) fn vec4s_of(words: usize) -> u32 {
+    words.div_ceil(4).max(1) as u32
+}
+
+/// Returns the parameters of a kernel of a program: two numbers, and the words in `vec4s` vec4s.
+pub(crate) fn params_of(head: [usize; 2], words: &Words, vec4s: u32) -> SmallVec<[u8; 128]> {
+    let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+    let head = [head[0] as u32, head[1] as u32, 0, 0];
+    out.extend_from_slice(bytemuck::cast_slice(&head));
+    out.extend_from_slice(bytemuck::cast_slice(words));
+    out.resize(params_len(vec4s), 0);
+    out
+}
+
+/// Returns the size of the parameters of a kernel with `vec4s` vec4s of words, in bytes.
+pub(crate) fn params_len(vec4s: u32) -> usize {
+    16 * (1 + vec4s as usize)
+}
 
 /// The rounds of the loop of a power or a remainder, which goes from bit to bit, at most.
 const ROUNDS_OF_BITS: u64 = 65;

@@ -16,7 +16,7 @@ use crate::kernels::fusion::compute::compute;
 use crate::kernels::fusion::lines::are_reduced;
 use crate::kernels::fusion::pending::{extent, signature_of};
 use crate::kernels::fusion::switch::is_enabled;
-use crate::runtime::{Deferred, current_origin};
+use crate::runtime::Deferred;
 use crate::tensor::{
     DType, Expression, Lazy, Lines, PendingReduction, ReduceByItself, ReduceOp, Result, Tensor,
 };
@@ -85,14 +85,7 @@ pub(crate) fn defer(
     let is_large = kernel.kept > SMALL;
     let mut reduced_shape = tensor.layout().shape.clone();
     axes.iter().for_each(|&axis| reduced_shape[axis] = 1);
-    let expression = Expression {
-        origin: current_origin(),
-        wgsl: op.name(),
-        dtype: DType::F32,
-        scalars: SmallVec::new(),
-        scalar_type: DType::F32,
-        len: count,
-    };
+    let expression = Expression::named(op.name(), DType::F32, count);
     let reduction = (PendingReduction::new(op, shape, axes, by_itself), arg);
     let result =
         Tensor::of_reduction(runtime, &reduced_shape, expression, reduction, kernel, compute)?;

@@ -24,11 +24,20 @@ pub(crate) use self::gpu::MAX_VECTORS;
 /// Number of teams, or of groups of 32 neighbouring lines, that keeps a GPU busy.
 const BUSY: usize = 2048;
 
+/// Contiguous lines of at least this many elements are reduced by a team, others by one invocation.
+pub(crate) const MIN_TEAM_LEN: usize = 32;
+
 /// The choices for an adapter.
 pub(crate) trait Policy {
     /// Returns the team for `lines` lines of `loads` loads each. Either the lines are contiguous, or
     /// they are too few for one invocation per line.
     fn team_along(&self, lines: usize, loads: usize) -> Team;
+
+    /// Returns the team for contiguous lines of `len` elements in `loads` loads: short lines are reduced by one
+    /// invocation.
+    fn team_of_line(&self, lines: usize, len: usize, loads: usize) -> Team {
+        if len >= MIN_TEAM_LEN { self.team_along(lines, loads) } else { Team::SINGLE }
+    }
 
     /// Returns the team for lines that are neighbours in memory, of `loads` loads each.
     fn team_across(&self, vec4: bool, loads: usize) -> Team;

@@ -1,10 +1,7 @@
-//! Crates around Burn 0.23.
+//! Crates around Burn 0.22 and later.
 
-#[path = "../../tests/files.rs"]
 mod files;
-#[path = "../../tests/replay.rs"]
 mod replay;
-#[path = "../../tests/training.rs"]
 mod training;
 
 /// What the tests of all releases need under one name.
