@@ -195,7 +195,7 @@ pub struct Scope {
 /// // What is allocated here is listed as allocated in `forward`.
 /// ```
 ///
-/// While a device is observed, pending results are computed at the beginning and the end of a
+/// While a device is observed, its pending results are computed at the beginning and the end of a
 /// scope, so that they are computed in their own scope; those that other threads asked for as well.
 /// Otherwise a scope costs a few nanoseconds.
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
@@ -232,12 +232,13 @@ pub fn is_captured() -> bool {
     CAPTURES.load(Ordering::Relaxed) > 0
 }
 
-/// Computes the pending results of the devices of this process, if any is observed.
+/// Computes the pending results of the devices that are observed.
 fn compute_pending() {
     if !is_observed() {
         return;
     }
-    for runtime in Runtime::all_opened() {
+    let observed = |runtime: &Arc<Runtime>| runtime.gpu.observers.are_present();
+    for runtime in Runtime::all_opened().into_iter().filter(observed) {
         if let Err(error) = runtime.record_deferred() {
             runtime.report_later(error);
         }

@@ -1,4 +1,4 @@
-//! What workers copy through the host, and workers whose device fails.
+//! What workers copy through the host, workers whose device fails, and workers beside a device that is observed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::memory;
 use burn_wgsl::parallel::{self, ParallelError, Workers};
 use burn_wgsl::runtime::Fault;
-use burn_wgsl::{Autodiff, WgslDevice};
+use burn_wgsl::{Autodiff, WgslDevice, scope};
 
 use crate::common::{Copies, gpus, runtime_of, serial_guard};
 
@@ -119,5 +119,30 @@ fn watched_parameters_that_are_not_used_leave_nothing_in_the_graph() {
             Ok::<_, ParallelError>(())
         });
         trained.expect("they train");
+    }
+}
+
+/// A recording of one device changes nothing of how others fuse ops.
+#[test]
+fn scopes_compute_pending_results_of_observed_devices_only() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let workers = Workers::threads([device; 2]).oversubscribed(true);
+        // The second device is the worker's own: nothing else observes it.
+        let device = workers.open().expect("the device works")[1];
+        let in_use = || memory::usage(&device).expect("the device works").in_use;
+        let placed_by_scope = || {
+            let before = in_use();
+            drop(scope("layer"));
+            in_use() - before
+        };
+        let other = memory::record(&WgslDevice::Cpu).expect("the CPU can be recorded");
+        let x = Tensor::<burn_wgsl::Wgsl, 1>::random([1 << 18], Distribution::Default, &device);
+        let y = x.clone().exp();
+        assert_eq!(placed_by_scope(), 0, "{device}");
+        let recording = memory::record(&device).expect("nothing else records it");
+        let z = y.clone() + 1.0;
+        assert_eq!(placed_by_scope(), 1 << 20, "{device}");
+        drop((other, recording, x, y, z));
     }
 }
