@@ -39,6 +39,8 @@
 //! describes the layers below it. The feature `internals` makes them public for tests and tools;
 //! they are not stable.
 #![warn(missing_docs)]
+// On docs.rs, items name the feature that they need.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Messages go to the log.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
@@ -107,6 +109,8 @@ mod docs {
     #[cfg(feature = "autodiff")]
     #[doc = include_str!("../docs/debugging.md")]
     struct Debugging;
+    #[doc = include_str!("../docs/exercises.md")]
+    struct Exercises;
     #[cfg(feature = "autodiff")]
     #[doc = include_str!("../docs/kernels.md")]
     struct Kernels;

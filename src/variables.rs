@@ -42,8 +42,8 @@ variables! {
     CACHE = "BURN_WGSL_CACHE": "a folder or off";
     /// Compiles shaders with all runtime checks.
     CHECKED = "BURN_WGSL_CHECKED": SWITCH;
-    /// What is checked after each op, and whether waits and lines are named.
-    DEBUG = "BURN_WGSL_DEBUG": "ops, nan, finite, waits and lines, separated by commas";
+    /// What is checked after each op, whether waits and lines are named, and whether launches are in debug groups.
+    DEBUG = "BURN_WGSL_DEBUG": "ops, nan, finite, waits, lines and groups, separated by commas";
     /// The device of `auto`.
     DEVICE = "BURN_WGSL_DEVICE": "a device selector";
     /// Computes elementwise ops with those around them.
@@ -103,6 +103,11 @@ impl Variable {
             self.ignore(&value);
         }
         parsed
+    }
+
+    /// Returns whether a word is in the value, a list that is separated by commas.
+    pub fn has_word(&self, word: &str) -> bool {
+        self.value().is_some_and(|words| words.split(',').any(|other| other.trim() == word))
     }
 
     /// Returns whether a switch is on or off; `None` if it is not set.

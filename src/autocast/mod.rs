@@ -69,6 +69,14 @@ pub fn autocast(device: &WgslDevice, precision: Precision) -> PrecisionScope {
 
 /// Returns the precision in which ops of this thread compute products on a device: that of the innermost scope of
 /// [`autocast`](fn@autocast), else of `BURN_WGSL_AUTOCAST`, else f32.
+///
+/// ```
+/// use burn_wgsl::{Precision, WgslDevice, autocast, current_precision};
+///
+/// let device = WgslDevice::default();
+/// let _scope = autocast(&device, Precision::F16);
+/// assert_eq!(current_precision(&device), Precision::F16);
+/// ```
 pub fn current_precision(device: &WgslDevice) -> Precision {
     scope::precision(&device.canonical())
 }
@@ -80,11 +88,29 @@ pub fn current_precision(device: &WgslDevice) -> Precision {
 /// Scopes are as those of [`autocast`](fn@autocast), which comes first where both are open.
 /// `BURN_WGSL_MATMUL_PRECISION=medium` is a scope around every thread and device. `product_path` says how
 /// bf16 is multiplied. Operands are rounded for each product; biases are not.
+///
+/// ```
+/// use burn::tensor::{DType, Tensor};
+/// use burn_wgsl::{MatmulPrecision, Wgsl, WgslDevice, matmul_precision};
+///
+/// let device = WgslDevice::default();
+/// let _scope = matmul_precision(&device, MatmulPrecision::Medium);
+/// let x = Tensor::<Wgsl, 2>::ones([8, 8], &device);
+/// assert_eq!(x.clone().matmul(x).dtype(), DType::F32);
+/// ```
 pub fn matmul_precision(device: &WgslDevice, precision: MatmulPrecision) -> PrecisionScope {
     PrecisionScope::open(Some(device), PrecisionPolicy::Products(precision))
 }
 
 /// Returns how products are computed on a device with this precision.
+///
+/// ```
+/// use burn_wgsl::{Precision, WgslDevice, product_path};
+///
+/// let path = product_path(&WgslDevice::default(), Precision::F16)?;
+/// println!("products of f16: {path:?}");
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -75,8 +75,8 @@ fn modes_of_environment() -> u8 {
             show_waits(true);
             modes
         }
-        // It is on from the first op on.
-        "lines" => modes,
+        // They are on from the first op on.
+        "lines" | "groups" => modes,
         _ => {
             variables::DEBUG.ignore(word);
             modes
@@ -91,6 +91,10 @@ fn set(bits: u8, on: u8) {
 
 /// Runs each op at once and waits for it, so that an error names the op that failed. Off
 /// by default. Does nothing in browsers, which cannot wait.
+///
+/// ```no_run
+/// burn_wgsl::debug::set_each_op(true); // an error names its op
+/// ```
 pub fn set_each_op(enabled: bool) {
     set(EACH_OP, if enabled { EACH_OP } else { 0 });
 }
@@ -120,6 +124,10 @@ pub fn set_values(values: Values) {
 
 /// Names each wait of the host for a GPU in the log, as a warning: its time, op, scope and the lines of the program
 /// that wait. Off by default. A training loop is fast if it rarely waits.
+///
+/// ```no_run
+/// burn_wgsl::debug::set_waits(true); // each wait is a warning of the log
+/// ```
 pub fn set_waits(enabled: bool) {
     show_waits(enabled);
 }
@@ -128,6 +136,10 @@ pub fn set_waits(enabled: bool) {
 /// [Profiles](crate::profiler) and [memory recordings](crate::memory) then list it. Ops of a backward pass have the
 /// line that calls `backward`. Off by default: it makes each op slower on the host. A program without line tables
 /// (`debug = "line-tables-only"`) has only names of functions, and a browser has neither.
+///
+/// ```no_run
+/// burn_wgsl::debug::set_lines(true); // before the profile
+/// ```
 pub fn set_lines(enabled: bool) {
     record_lines(enabled);
 }
@@ -162,6 +174,20 @@ impl fmt::Display for Difference {
 /// both times: the same parameters, data and [seed](burn_backend::Backend::seed).
 ///
 /// The kernels of this crate repeat their results bit for bit on the same device.
+///
+/// ```standalone_crate
+/// use burn::tensor::backend::Backend;
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_wgsl::{Wgsl, WgslDevice, debug};
+///
+/// let device = WgslDevice::default();
+/// let difference = debug::compare_runs(|| {
+///     Wgsl::seed(&device, 1);
+///     let x = Tensor::<Wgsl, 2>::random([8, 8], Distribution::Default, &device);
+///     vec![x.clone().matmul(x).into_data()]
+/// });
+/// assert!(difference.is_none());
+/// ```
 pub fn compare_runs(mut step: impl FnMut() -> Vec<TensorData>) -> Option<Difference> {
     let [first, second] = [step(), step()];
     if first.len() != second.len() {
@@ -267,7 +293,8 @@ fn check_values(
     if !read_blocking(any, op).iter::<bool>().next().unwrap_or(false) {
         return;
     }
-    let mut message = format!("{op}{}: the result has {}", in_scope(), Range::of(result, op));
+    let mut message =
+        format!("{op}{}: the result has {} [BW28]", in_scope(), Range::of(result, op));
     for (name, operand) in operands {
         message += &format!("\n    {name}: {}", Range::of(operand, op));
     }

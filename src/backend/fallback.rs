@@ -24,7 +24,7 @@ pub(crate) fn count(op: &'static str) {
     if *count == 1 {
         log::warn!(
             "{op} has no kernel for these tensors: it runs on the CPU, with a transfer each way \
-             (logged once per op)"
+             (logged once per op) [BW26]"
         );
     }
 }
@@ -32,6 +32,12 @@ pub(crate) fn count(op: &'static str) {
 /// Returns the ops on GPU devices that fell back to the CPU, with their counts since the start of
 /// the process or [`reset_fallbacks`]. Ops on [`WgslDevice::Cpu`](crate::WgslDevice::Cpu) are not
 /// fallbacks.
+///
+/// ```
+/// for (op, count) in burn_wgsl::fallbacks() {
+///     println!("{op} ran on the CPU {count} times");
+/// }
+/// ```
 pub fn fallbacks() -> BTreeMap<String, u64> {
     COUNTS.lock().iter().map(|(op, count)| ((*op).to_owned(), *count)).collect()
 }

@@ -268,6 +268,17 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
 /// that are dropped before are not computed at all, which measurements must prevent. Does nothing
 /// for the CPU.
 ///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice, compute};
+///
+/// let device = WgslDevice::default();
+/// let y = Tensor::<Wgsl, 1>::ones([1000], &device).exp(); // pending
+/// compute(&device)?; // recorded, and kept
+/// # drop(y);
+/// # Ok::<(), burn_wgsl::RuntimeError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if the device cannot be opened or was lost, a kernel does not compile, or the memory is
@@ -288,6 +299,14 @@ pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
 /// needed for each device that the program opens; `BURN_WGSL_WARM=1` does the same for all devices
 /// of a process. GPUs and the CPU have no warm-up.
 ///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, skip_warm_up};
+///
+/// let device = WgslDevice::default();
+/// skip_warm_up(&device)?; // before the first batch
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device, or it cannot be opened; in a browser, await
@@ -301,6 +320,14 @@ pub fn skip_warm_up(device: &WgslDevice) -> Result<(), DeviceError> {
 
 /// Closes a device and releases its GPU. Its tensors become invalid. The next use opens the device
 /// again; in a browser, only [`open`] does. Does nothing for the CPU.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, close};
+///
+/// // Another program needs the memory of the GPU now.
+/// close(&WgslDevice::default())?;
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -318,6 +345,15 @@ pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
 /// Takes seconds to minutes. `on_progress` is called after each class. The cached winners are used
 /// from then on, also by later processes, unless `BURN_WGSL_TUNING=off` or
 /// [`set_tuning`](crate::set_tuning) disables them. Returns an empty list for the CPU.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, tune};
+///
+/// for trial in tune(&WgslDevice::default(), |trial| eprintln!("{}", trial.class))? {
+///     println!("{}: {} is fastest", trial.class, trial.winner);
+/// }
+/// # Ok::<(), burn_wgsl::TuneError>(())
+/// ```
 ///
 /// # Errors
 ///

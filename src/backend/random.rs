@@ -52,6 +52,19 @@ pub struct RandomState {
 /// Returns the state of a device's random numbers, which all of its tensors share. A device that was not seeded is
 /// seeded at random.
 ///
+/// ```standalone_crate
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_wgsl::{Wgsl, WgslDevice, random_state, set_random_state};
+///
+/// let device = WgslDevice::default();
+/// let state = random_state(&device)?;
+/// let draw = || Tensor::<Wgsl, 1>::random([4], Distribution::Default, &device).into_data();
+/// let first = draw();
+/// set_random_state(&device, state)?;
+/// assert_eq!(draw(), first);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device.

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::{AdapterInfo, CAN_BLOCK, rank};
+use crate::variables;
 
 /// A discovered adapter.
 #[derive(Clone, Debug)]
@@ -34,8 +35,8 @@ pub async fn enumerate() -> Vec<Adapter> {
         // No flags by default, even in debug builds. Without a GPU, driver messages would precede
         // the messages of this crate. Validation of indirect dispatches would limit buffers to
         // 4 GiB, and this crate has no indirect dispatches. Environment variables such as
-        // WGPU_VALIDATION=1 set the flags.
-        flags: wgpu::InstanceFlags::empty().with_env(),
+        // WGPU_VALIDATION=1 set the flags. Drivers are given debug groups only with `DEBUG`.
+        flags: debug_flags().with_env(),
         backend_options: wgpu::BackendOptions::from_env_or_default(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     };
@@ -57,6 +58,13 @@ static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();
 ///
 /// The first call of a process enumerates them. The list is empty if no driver is found. In a
 /// browser, it is also empty until [`discover`] has found an adapter.
+///
+/// ```
+/// for adapter in burn_wgsl::device::adapters() {
+///     let info = &adapter.info;
+///     println!("{} ({}): {} bytes per buffer", info.name, info.api, info.limits.max_buffer_size);
+/// }
+/// ```
 pub fn adapters() -> &'static [Adapter] {
     if !CAN_BLOCK {
         return ADAPTERS.get().map_or(&[], Vec::as_slice);
@@ -84,4 +92,12 @@ fn logged(found: Vec<Adapter>) -> Vec<Adapter> {
         log::debug!("adapter {index}: {name}, {kind}, {api}");
     }
     found
+}
+
+/// Returns the flags of wgpu that the program asks for.
+fn debug_flags() -> wgpu::InstanceFlags {
+    match variables::DEBUG.has_word("groups") {
+        true => wgpu::InstanceFlags::DEBUG,
+        false => wgpu::InstanceFlags::empty(),
+    }
 }

@@ -18,7 +18,7 @@ pub enum DeviceError {
     /// The text is not a device selector.
     #[error(
         "`{text}` is not a device selector.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}."
+         Use one of these selectors: {ACCEPTED_SELECTORS}. [BW05]"
     )]
     UnknownSelector {
         /// The text as given.
@@ -30,7 +30,7 @@ pub enum DeviceError {
     /// The selector is valid, but this machine has no such device.
     #[error(
         "there is no device `{device}` here.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
+         Use one of these selectors: {ACCEPTED_SELECTORS}.{} [BW05]",
         after_space(driver_note())
     )]
     NoSuchDevice {
@@ -43,7 +43,7 @@ pub enum DeviceError {
     /// No adapter that has a selector has this text in its name.
     #[error(
         "`name:{name}` matches no adapter that has a selector.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
+         Use one of these selectors: {ACCEPTED_SELECTORS}.{} [BW05]",
         after_space(driver_note())
     )]
     NoSuchName {
@@ -68,7 +68,7 @@ pub enum DeviceError {
     /// The limits of the adapter are below the requirements of the kernels.
     #[error(
         "{adapter} does not meet the requirements of the kernels ({}); update its driver or select \
-         another device",
+         another device [BW06]",
         join_shortfalls(.shortfalls)
     )]
     BelowRequirements {
@@ -81,7 +81,7 @@ pub enum DeviceError {
     /// The limits of a device that the program opened are below the requirements of the kernels.
     #[error(
         "the device that the program opened on {adapter} does not meet the requirements of the kernels ({}); open it \
-         with the limits of `burn_wgsl::interop::requirements`",
+         with the limits of `burn_wgsl::interop::requirements` [BW06]",
         join_shortfalls(.shortfalls)
     )]
     HostBelowRequirements {
@@ -117,7 +117,7 @@ pub enum DeviceError {
     /// A device of the program was lost or closed.
     #[error(
         "the program's device on {adapter} can no longer be used ({reason}); hand in a new one with \
-         `burn_wgsl::interop::device`"
+         `burn_wgsl::interop::device` [BW10]"
     )]
     HostLost {
         /// The adapter's name.
@@ -129,7 +129,7 @@ pub enum DeviceError {
     /// The device is not open, and a browser can open devices only asynchronously.
     #[error(
         "{adapter} {}; a browser opens a device only in `burn_wgsl::open`: await it before using \
-         the device",
+         the device [BW42]",
         not_open(.reason)
     )]
     NotOpen {
@@ -151,7 +151,7 @@ pub enum DeviceError {
     /// The driver failed to open the adapter.
     #[error(
         "the driver failed to open {adapter} ({source}); close other programs that use it, update \
-         its driver, or select another device, such as `cpu`"
+         its driver, or select another device, such as `cpu` [BW07]"
     )]
     OpenFailed {
         /// The adapter's name.

@@ -111,6 +111,14 @@ impl FromStr for WgslDevice {
 /// Makes a device the one that [`WgslDevice::Auto`] and `WgslDevice::default()` are, in place of what the environment
 /// or the rank selects; `Auto` ends that. Tensors stay on their devices. Set it at the beginning of a program.
 ///
+/// ```standalone_crate
+/// use burn_wgsl::{WgslDevice, device};
+///
+/// device::set_default(WgslDevice::Cpu)?;
+/// assert_eq!(WgslDevice::default().canonical(), WgslDevice::Cpu);
+/// # Ok::<(), device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device.

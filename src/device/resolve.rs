@@ -7,6 +7,17 @@ use super::{
 };
 
 /// The CPU or the adapter that a device selects.
+///
+/// ```no_run
+/// use burn_wgsl::WgslDevice;
+/// use burn_wgsl::device::{ResolvedDevice, adapters};
+///
+/// match WgslDevice::default().resolve()? {
+///     ResolvedDevice::Adapter(index) => println!("{}", adapters()[index].info.name),
+///     ResolvedDevice::Cpu => println!("the CPU"),
+/// }
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResolvedDevice {
     /// The CPU, without any adapter.
@@ -277,7 +288,7 @@ mod tests {
             4  -                    SwiftShader             software    Vulkan\n  \
             -  cpu                  all ops run on the CPU  cpu         -\n\
             Use one of these selectors: auto, cpu, gpu or gpu:N, discrete:N, integrated:N, \
-            virtual:N, software, name:TEXT (TEXT is part of an adapter's name).";
+            virtual:N, software, name:TEXT (TEXT is part of an adapter's name). [BW05]";
         assert_eq!(text, expected);
     }
 

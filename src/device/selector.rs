@@ -16,6 +16,16 @@ pub const DEVICE_VARIABLE: &str = variables::DEVICE.name;
 ///
 /// Several selectors can select one device: `Auto` and `Discrete(0)` may both be `Gpu(0)`. They are equal, and have the
 /// same hash: [`WgslDevice::canonical`] returns the one that tensors on the device report.
+///
+/// ```
+/// use burn_wgsl::WgslDevice;
+///
+/// let device: WgslDevice = "cpu".parse()?; // gpu:0, discrete:1, name:radeon, software
+/// assert_eq!(device, WgslDevice::Cpu);
+/// // The device that `auto` stands for.
+/// println!("{}", WgslDevice::default().canonical());
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub enum WgslDevice {
     /// The device that the environment variable `BURN_WGSL_DEVICE` selects. If it is not set, the

@@ -89,6 +89,16 @@ pub fn device(
 
 /// Tells this crate that the program's device was lost. Ops on its tensors then return that error.
 ///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, interop};
+///
+/// # fn on_lost(device: WgslDevice, wgpu_device: &interop::wgpu::Device) {
+/// wgpu_device.set_device_lost_callback(move |_, reason| {
+///     let _ = interop::report_lost(&device, &reason);
+/// });
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device. Does nothing for other devices.
@@ -103,6 +113,15 @@ pub fn report_lost(device: &WgslDevice, reason: &str) -> Result<(), DeviceError>
 
 /// Submits everything that was asked for on a device, without waiting for it: what the program submits from here on
 /// runs after it. Does nothing for the CPU.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, interop};
+///
+/// # fn draw(device: &WgslDevice) -> Result<(), interop::InteropError> {
+/// interop::flush(device)?; // what the program submits now sees the results
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///

@@ -142,6 +142,14 @@ fn opened(device: &WgslDevice) -> Result<Option<Arc<Runtime>>, DeviceError> {
 /// Returns how much memory of a device is in use and reserved, and the peak. All is zero for the
 /// CPU, and for a device that was not opened.
 ///
+/// ```
+/// use burn_wgsl::{WgslDevice, memory};
+///
+/// let usage = memory::usage(&WgslDevice::default())?;
+/// println!("{} bytes in use, {} reserved", usage.in_use, usage.reserved);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device.
@@ -150,6 +158,13 @@ pub fn usage(device: &WgslDevice) -> Result<MemoryUsage, DeviceError> {
 }
 
 /// Returns how the memory of a device is used, for people: its `Display` is a table.
+///
+/// ```
+/// use burn_wgsl::{WgslDevice, memory};
+///
+/// println!("{}", memory::report(&WgslDevice::default())?);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -166,6 +181,16 @@ pub fn report(device: &WgslDevice) -> Result<MemoryReport, DeviceError> {
 
 /// Resets the peak of [`usage`] to the memory in use now. Does nothing for the CPU.
 ///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, memory};
+///
+/// let device = WgslDevice::default();
+/// memory::reset_peak(&device)?;
+/// // ... an epoch
+/// println!("peak of the epoch: {} bytes", memory::usage(&device)?.peak);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if there is no such device.
@@ -178,6 +203,13 @@ pub fn reset_peak(device: &WgslDevice) -> Result<(), DeviceError> {
 
 /// Returns unused memory to the driver, the longest unused first, until at most `target` bytes are
 /// reserved. Does nothing for the CPU.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, memory};
+///
+/// memory::trim(&WgslDevice::default(), 0)?; // all that no tensor uses
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -194,6 +226,15 @@ pub fn trim(device: &WgslDevice, target: u64) -> Result<(), DeviceError> {
 /// An op that needs more first waits for the device and returns unused memory to the driver; if
 /// that is not enough, it fails like one that runs out of memory. Memory that is reserved already
 /// stays. Small tensors share pages of 4 MiB.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, memory};
+///
+/// let device = WgslDevice::Gpu(0);
+/// memory::set_limit(&device, Some(memory::Limit::Bytes(4 << 30)))?;
+/// memory::set_limit(&device, Some(memory::Limit::Fraction(0.5)))?; // of the GPU's memory
+/// # Ok::<(), memory::MemoryError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -223,6 +264,17 @@ pub fn set_limit(device: &WgslDevice, limit: Option<Limit>) -> Result<(), Memory
 /// Runs `work` and measures the memory of a device that it needs. Measurements may nest and
 /// overlap. Work of other threads counts too. Pending results are computed before and after.
 /// Everything is zero for the CPU.
+///
+/// ```no_run
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice, memory};
+///
+/// let device = WgslDevice::default();
+/// let (kept, measured) = memory::measure(&device, || Tensor::<Wgsl, 1>::ones([1 << 20], &device).exp())?;
+/// println!("{measured}"); // peak 4 MiB, net change +4 MiB
+/// # drop(kept);
+/// # Ok::<(), memory::MemoryError>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -276,6 +328,23 @@ impl Drop for Peak<'_> {
 /// keeps the last million of them, and 4096 marks. Each op and scope is kept too, so scopes should
 /// have few different names. Pending results are computed where a scope begins or ends, so that
 /// other ops may be computed together than without a recording.
+///
+/// ```no_run
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice, memory};
+///
+/// let device = WgslDevice::default();
+/// let recording = memory::record(&device)?;
+/// let mut kept = Vec::new();
+/// for step in 0..3 {
+///     kept.push(Tensor::<Wgsl, 1>::ones([1000], &device).exp()); // a leak
+///     recording.mark(format!("step {step}"))?;
+/// }
+/// for growth in recording.growth("step 1", "step 2")? {
+///     println!("{growth}"); // +4 KiB, +1 tensors: float_exp
+/// }
+/// # Ok::<(), memory::MemoryError>(())
+/// ```
 ///
 /// # Errors
 ///

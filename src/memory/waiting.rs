@@ -42,7 +42,7 @@ pub(crate) fn add(node: WaitingNode) {
     if count >= MANY && !IS_WARNED.swap(true, Ordering::Relaxed) {
         log::warn!(
             "{count} operations wait for a backward pass, and keep their operands in memory until then; if none \
-             follows, as in a validation, compute with the model that `valid()` returns, which keeps nothing"
+             follows, as in a validation, compute with the model that `valid()` returns, which keeps nothing [BW13]"
         );
     }
 }

@@ -43,7 +43,7 @@ pub enum ParallelError {
         reason: String,
     },
     /// The program of a worker returned an error.
-    #[error("worker {rank} failed in step {step}: {message}")]
+    #[error("worker {rank} failed in step {step}: {message} [BW38]")]
     Failed {
         /// The worker.
         rank: usize,
@@ -53,7 +53,7 @@ pub enum ParallelError {
         message: String,
     },
     /// The program of a worker panicked.
-    #[error("worker {rank} panicked in step {step}: {message}")]
+    #[error("worker {rank} panicked in step {step}: {message} [BW38]")]
     Panicked {
         /// The worker.
         rank: usize,
@@ -65,7 +65,7 @@ pub enum ParallelError {
     /// A worker ended while others wait for it.
     #[error(
         "worker {rank} has ended after {steps} steps, and worker {waiting} waits for it with {what} in step {step}; \
-         give all workers the same number of steps"
+         give all workers the same number of steps [BW37]"
     )]
     Ended {
         /// The worker that ended.
@@ -82,7 +82,7 @@ pub enum ParallelError {
     /// Workers did not come to an exchange in time.
     #[error(
         "worker {waiting} has waited {deadline:?} for {} with {what} in step {step}; a worker hangs, or the deadline \
-         is too short",
+         is too short [BW37]",
         workers(missing)
     )]
     Overdue {
@@ -126,7 +126,7 @@ pub enum ParallelError {
         what: String,
     },
     /// A device failed while data was read from it or written to it.
-    #[error("the device of worker {rank} failed in step {step}: {message}")]
+    #[error("the device of worker {rank} failed in step {step}: {message} [BW38]")]
     DeviceFailed {
         /// The worker.
         rank: usize,

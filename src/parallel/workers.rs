@@ -23,6 +23,17 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The devices of a run, one for each worker, and how it ends if a worker fails.
 ///
 /// In a command line, they are a list of device selectors: `gpu:0,gpu:1`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use burn_wgsl::WgslDevice;
+/// use burn_wgsl::parallel::Workers;
+///
+/// let workers = Workers::threads([WgslDevice::Cpu]).with_deadline(Duration::from_secs(120));
+/// workers.check()?;
+/// # Ok::<(), burn_wgsl::parallel::ParallelError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workers {
     devices: Vec<WgslDevice>,
@@ -187,6 +198,17 @@ impl FromStr for Workers {
 /// waits for has no deadline.
 ///
 /// Errors name steps, which are counted from the beginning of the run by [`Worker::mean`].
+///
+/// ```
+/// use burn_wgsl::parallel::{self, Workers};
+///
+/// let workers: Workers = "cpu,cpu".parse()?; // gpu:0,gpu:1
+/// let sums = parallel::run(workers.oversubscribed(true), |worker| {
+///     worker.sum(&[worker.rank() as f64 + 1.0]) // of all workers
+/// })?;
+/// assert_eq!(sums, [[3.0], [3.0]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -290,6 +290,18 @@ fn merged(entries: impl Iterator<Item = KernelTime>) -> Vec<KernelTime> {
 ///
 /// Launches by other threads are included. Waits for the GPU at the end.
 ///
+/// ```no_run
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_wgsl::profiler::{By, Column};
+/// use burn_wgsl::{Wgsl, WgslDevice, profile};
+///
+/// let device = WgslDevice::default();
+/// let x = Tensor::<Wgsl, 2>::random([256, 256], Distribution::Default, &device);
+/// let (_, profile) = profile(&device, || x.clone().matmul(x.clone()).exp().sum().into_scalar())?;
+/// println!("{}", profile.table(By::Op, Column::Time));
+/// # Ok::<(), burn_wgsl::ProfileError>(())
+/// ```
+///
 /// # Errors
 ///
 /// As [`start`], and as [`Session::finish`].
@@ -303,6 +315,16 @@ pub fn profile<R>(
 }
 
 /// Begins a profile of a device, which [`Session::finish`] ends.
+///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, profiler};
+///
+/// let session = profiler::start(&WgslDevice::default())?;
+/// // ... a step
+/// let profile = session.finish()?;
+/// profile.write_html("profile.html")?;
+/// # Ok::<(), burn_wgsl::ProfileError>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -25,7 +25,7 @@ pub enum RuntimeError {
     /// The host cannot block in a browser.
     #[error(
         "a browser cannot block until {device} has finished; await the data of a tensor instead \
-         (into_data_async)"
+         (into_data_async) [BW42]"
     )]
     CannotBlock {
         /// The adapter's name.
@@ -35,7 +35,7 @@ pub enum RuntimeError {
     #[error(
         "out of memory on {device}: {} were requested, {} are in use and {} are reserved{}; {}; \
          use a smaller batch or model, drop tensors that are no longer needed, or choose another \
-         device",
+         device [BW11]",
         Bytes(*requested),
         Bytes(*in_use),
         Bytes(*reserved),
@@ -59,7 +59,7 @@ pub enum RuntimeError {
     /// An earlier allocation ran out of memory. Browsers report this only after the allocation.
     #[error(
         "out of memory on {device}; results computed since then are lost; use a smaller batch or \
-         model"
+         model [BW11]"
     )]
     Exhausted {
         /// The adapter's name.
@@ -68,7 +68,7 @@ pub enum RuntimeError {
     /// A tensor exceeds the largest buffer of the device.
     #[error(
         "a tensor of {requested} bytes exceeds the {limit} bytes of the largest buffer on {device}; \
-         split the tensor or use a smaller batch"
+         split the tensor or use a smaller batch [BW14]"
     )]
     TooLarge {
         /// The adapter's name.
@@ -83,7 +83,7 @@ pub enum RuntimeError {
     #[error(
         "a tensor of {requested} bytes exceeds the {limit} bytes that {device} can bind at once; only \
          elementwise ops, creation, random numbers, copies, reductions and matrix products accept \
-         larger tensors: split the tensor along an axis for this op, or use a smaller batch"
+         larger tensors: split the tensor along an axis for this op, or use a smaller batch [BW15]"
     )]
     TooLargeToBind {
         /// The adapter's name.
@@ -96,7 +96,7 @@ pub enum RuntimeError {
     /// The device was lost: reset, unplugged or destroyed.
     #[error(
         "the device {device} was lost ({reason}); its tensors are no longer valid; the device can \
-         be opened again by creating new tensors on it, or, if it is the program's own, by handing in another"
+         be opened again by creating new tensors on it, or, if it is the program's own, by handing in another [BW10]"
     )]
     DeviceLost {
         /// The adapter's name.
@@ -108,7 +108,7 @@ pub enum RuntimeError {
     #[error(
         "{device} rejected a command ({message}); the results of the commands submitted with it \
          are lost; unless a buffer of the program was destroyed or mapped, this is a bug in this crate or in the \
-         driver: please report it with the report of `burn-wgsl doctor`"
+         driver: please report it with the report of `burn-wgsl doctor` [BW40]"
     )]
     Failed {
         /// The adapter's name.
@@ -121,7 +121,7 @@ pub enum RuntimeError {
         "{device} has made no progress for {seconds:.0} s; it is running {running}: the driver or the kernel \
          hangs, or the \
          launch is larger than the device can finish in that time; use a smaller batch, update the driver, or wait \
-         longer with BURN_WGSL_TIMEOUT=SECONDS (0: for ever)"
+         longer with BURN_WGSL_TIMEOUT=SECONDS (0: for ever) [BW36]"
     )]
     Stalled {
         /// The adapter's name.
@@ -146,7 +146,7 @@ pub enum RuntimeError {
     /// The contents of a tensor are lost, because the commands that computed them failed.
     #[error(
         "the contents of a tensor are lost, because {device} failed to compute them; create the \
-         tensor again, for example from a checkpoint"
+         tensor again, for example from a checkpoint [BW10]"
     )]
     LostResults {
         /// The adapter's name.
@@ -164,7 +164,7 @@ pub enum RuntimeError {
     #[error(
         "{op}: index {index} is out of range for axis {axis} of size {size} (on {device}, which \
          reports this when results are read; with BURN_WGSL_CHECKED=1 the op itself fails; \
-         BURN_WGSL_INDEX_REPORTS=0 switches these reports off)"
+         BURN_WGSL_INDEX_REPORTS=0 switches these reports off) [BW31]"
     )]
     IndexOutOfRange {
         /// The adapter's name.
@@ -188,7 +188,7 @@ pub enum RuntimeError {
     /// The compiler or the driver rejected a shader.
     #[error(
         "the kernel {kernel} does not compile on this device: {message}; please report it with the \
-         report of `burn-wgsl doctor`"
+         report of `burn-wgsl doctor` [BW40]"
     )]
     Shader {
         /// The kernel's name and definitions.

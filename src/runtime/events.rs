@@ -14,6 +14,7 @@ use web_time::Instant;
 
 use super::origin::{Origin, current_origin};
 use super::{Location, Runtime, Variant};
+use crate::variables;
 
 /// Something that a device did. Sizes are in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -224,6 +225,14 @@ pub fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) > 0
 }
 
+/// Whether launches are in debug groups. wgpu passes them on if its instance was created with `InstanceFlags::DEBUG`.
+static HAS_DEBUG_GROUPS: LazyLock<bool> = LazyLock::new(|| variables::DEBUG.has_word("groups"));
+
+/// Returns whether launches are in debug groups, by scope and op.
+pub(super) fn has_debug_groups() -> bool {
+    *HAS_DEBUG_GROUPS
+}
+
 /// The number of captures of launches in this process.
 pub(super) static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
@@ -232,13 +241,14 @@ pub fn is_captured() -> bool {
     CAPTURES.load(Ordering::Relaxed) > 0
 }
 
-/// Computes the pending results of the devices that are observed.
+/// Computes the pending results of the devices that are observed, or of all if launches are in debug groups.
 fn compute_pending() {
-    if !is_observed() {
+    let has_groups = has_debug_groups();
+    if !is_observed() && !has_groups {
         return;
     }
-    let observed = |runtime: &Arc<Runtime>| runtime.gpu.observers.are_present();
-    for runtime in Runtime::all_opened().into_iter().filter(observed) {
+    let shows_scopes = |runtime: &Arc<Runtime>| has_groups || runtime.gpu.observers.are_present();
+    for runtime in Runtime::all_opened().into_iter().filter(shows_scopes) {
         if let Err(error) = runtime.record_deferred() {
             runtime.report_later(error);
         }

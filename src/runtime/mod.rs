@@ -20,6 +20,7 @@ mod cache;
 mod callers;
 mod choices;
 mod compiler;
+mod debug_groups;
 mod deferred;
 mod demand;
 pub(crate) mod embed;

@@ -25,10 +25,8 @@ thread_local! {
 }
 
 /// Whether the line of each op is found.
-static LINES_ARE_RECORDED: LazyLock<AtomicBool> = LazyLock::new(|| {
-    let words = variables::DEBUG.value().unwrap_or_default();
-    AtomicBool::new(words.split(',').any(|word| word.trim() == "lines"))
-});
+static LINES_ARE_RECORDED: LazyLock<AtomicBool> =
+    LazyLock::new(|| AtomicBool::new(variables::DEBUG.has_word("lines")));
 
 /// The lines so far, which are never freed: a program has few of them.
 static LINES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);

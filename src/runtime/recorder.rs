@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::allocation::Allocation;
 use super::allocator::ALIGN;
 use super::compiler::{Interface, Plan};
+use super::debug_groups::DebugGroups;
 use super::events::Event;
 use super::gpu::{Buffer, Gpu};
 use super::origin::current_op;
@@ -143,6 +144,8 @@ pub(crate) struct Recorder {
     old_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
     /// Present while a profile is taken.
     pub profiler: Option<Box<Profiler>>,
+    /// Present if launches are in debug groups.
+    debug_groups: Option<DebugGroups>,
 }
 
 impl Recorder {
@@ -176,6 +179,7 @@ impl Recorder {
             young_bind_groups: FxHashMap::default(),
             old_bind_groups: FxHashMap::default(),
             profiler: None,
+            debug_groups: DebugGroups::new(),
         }
     }
 
@@ -261,6 +265,9 @@ impl Recorder {
         if !uniform {
             pass.set_immediates(0, &params);
         }
+        if let Some(groups) = &mut self.debug_groups {
+            groups.enter(pass);
+        }
         let (x, y, z) = fold_grid(part.groups);
         pass.dispatch_workgroups(x, y, z);
         self.dispatches += 1;
@@ -344,8 +351,10 @@ impl Recorder {
 
     /// Opens a pass if none is open. While a profile is taken, begins a new pass for each dispatch.
     fn open_pass(&mut self, gpu: &Gpu, plan: &Plan, operands: &LaunchOperands<'_>, part: Part) {
+        if self.profiler.is_some() {
+            self.end_pass();
+        }
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
-            self.pass = None;
             let read = operands.inputs.iter().chain(operands.also_read);
             let memory = read.chain(operands.written).copied();
             profiler.timestamp_writes(plan, memory, operands.groups, (part.groups, part.work))
@@ -361,9 +370,17 @@ impl Recorder {
         self.pass = Some(encoder.begin_compute_pass(&descriptor).forget_lifetime());
     }
 
+    /// Ends the open pass, if there is one.
+    fn end_pass(&mut self) {
+        if let (Some(groups), Some(pass)) = (&mut self.debug_groups, &mut self.pass) {
+            groups.close(pass, 0);
+        }
+        self.pass = None;
+    }
+
     /// Ends the open pass and returns the encoder, for copies.
     pub fn copy_encoder(&mut self, gpu: &Gpu) -> &mut wgpu::CommandEncoder {
-        self.pass = None;
+        self.end_pass();
         self.encoder.get_or_insert_with(|| {
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
         })
@@ -422,7 +439,7 @@ impl Recorder {
 
     /// Takes the recorded commands, if there are any.
     fn take_batch(&mut self, gpu: &Gpu) -> Option<Batch> {
-        self.pass = None;
+        self.end_pass();
         let mut encoder = self.encoder.take()?;
         let dispatches = std::mem::take(&mut self.dispatches);
         self.work = 0;

@@ -98,6 +98,11 @@ fn user() -> String {
 /// Shares the status of this process with `burn-wgsl top`, which other programs of the same user
 /// can run. The environment variable `BURN_WGSL_STATUS=1` does so too.
 ///
+/// ```no_run
+/// let _shared = burn_wgsl::share_status()?; // until it is dropped
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if the file or its thread cannot be made, and in a browser.

@@ -82,6 +82,16 @@ impl Drop for Waiting {
 /// Returns how often this thread has waited for a GPU: for data that is read back and is not there yet, for the end of
 /// all work, and for room where the host is far ahead. A training loop is fast if it rarely waits;
 /// [`debug::set_waits`](crate::debug::set_waits) names each wait.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice, waits_on_thread};
+///
+/// let x = Tensor::<Wgsl, 1>::ones([4], &WgslDevice::default());
+/// let before = waits_on_thread();
+/// println!("{}", x.sum().into_scalar()); // one wait on a GPU, none on the CPU
+/// assert!(waits_on_thread() - before <= 1);
+/// ```
 pub fn waits_on_thread() -> u64 {
     COUNT.get()
 }

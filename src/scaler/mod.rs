@@ -81,6 +81,29 @@ impl GradScalerConfig {
 }
 
 /// Scales losses and gradients: see the [module](self). Clones share the scale.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
+/// use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+///
+/// type B = Autodiff<Wgsl>;
+///
+/// let device = WgslDevice::default();
+/// let scaler = GradScaler::new(&GradScalerConfig::default(), &device);
+/// let model: Linear<B> = LinearConfig::new(4, 1).init(&device);
+/// let mut optimizer = scaler.wrap(AdamConfig::new().init());
+/// let x = Tensor::<B, 2>::ones([8, 4], &device);
+/// let loss = {
+///     let _scope = autocast(&device, Precision::F16);
+///     model.forward(x).powi_scalar(2).mean()
+/// };
+/// let gradients = GradientsParams::from_grads(scaler.scale(loss).backward(), &model);
+/// let model: Linear<B> = optimizer.step(1e-3, model, gradients);
+/// # drop(model);
+/// ```
 #[derive(Debug, Clone)]
 pub struct GradScaler {
     config: GradScalerConfig,

@@ -72,7 +72,7 @@ pub enum Error {
     /// The operands are on different devices.
     #[error(
         "the operands are on different devices, {lhs} and {rhs}; move one to the other device with \
-         `to_device`"
+         `to_device` [BW41]"
     )]
     DeviceMismatch {
         /// The first operand's adapter.

@@ -15,6 +15,17 @@ use crate::runtime::panic_message;
 
 /// Finds the batch size with the most samples per second: it doubles the batch until a step fails or exceeds the limit,
 /// and then bisects.
+///
+/// ```no_run
+/// use burn_wgsl::WgslDevice;
+/// use burn_wgsl::train::BatchSearch;
+///
+/// # fn step(batch: usize) {}
+/// let sizes = BatchSearch::default().find(&WgslDevice::default(), |batch| step(batch))?;
+/// println!("{sizes}");
+/// println!("train with {}", sizes.fastest);
+/// # Ok::<(), burn_wgsl::train::NoBatchFits>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchSearch {
     /// The batch that is tried first [default: 1].

@@ -64,6 +64,15 @@ pub struct Checkpoints {
 }
 
 /// A checkpoint that was read.
+///
+/// ```no_run
+/// use burn_wgsl::train::Checkpoint;
+///
+/// if let Some(best) = Checkpoint::best("run")? {
+///     println!("step {}, score {:?}", best.step, best.score);
+/// }
+/// # Ok::<(), burn_wgsl::train::CheckpointError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
     /// The steps of the run before it.

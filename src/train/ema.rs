@@ -11,6 +11,16 @@ use burn::tensor::container::TensorContainer;
 /// `(1 + steps) / (10 + steps)`, so that the first weights are soon forgotten. Running statistics, such as those of
 /// batch normalisation, are averaged, too. Integers and booleans are those of the model. On a GPU, the weights are
 /// updated in a few launches.
+///
+/// ```
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn_wgsl::train::Ema;
+/// use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+///
+/// let model: Linear<Autodiff<Wgsl>> = LinearConfig::new(2, 1).init(&WgslDevice::default());
+/// let mut average = Ema::new(&model, 0.999);
+/// average.update(&model); // after each step
+/// ```
 #[derive(Debug, Clone)]
 pub struct Ema<M> {
     average: M,

@@ -111,7 +111,7 @@ pub enum CheckpointError {
         reason: String,
     },
     /// Another process, or another value in this one, saves to the folder.
-    #[error("{} is in use by another run; wait for its end, or use another folder", folder.display())]
+    #[error("{} is in use by another run; wait for its end, or use another folder [BW47]", folder.display())]
     InUse {
         /// The folder.
         folder: PathBuf,
@@ -130,7 +130,7 @@ pub enum CheckpointError {
     },
     /// A run is resumed with other settings.
     #[error(
-        "the run was saved with `{name}` = {saved}, and is resumed with {found}; resume it with the same"
+        "the run was saved with `{name}` = {saved}, and is resumed with {found}; resume it with the same [BW45]"
     )]
     OtherSetting {
         /// The name of the part.
@@ -141,7 +141,7 @@ pub enum CheckpointError {
         found: String,
     },
     /// A file of a checkpoint was cut or altered.
-    #[error("the checkpoint is damaged: {}: {reason}", path.display())]
+    #[error("the checkpoint is damaged: {}: {reason} [BW46]", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -150,7 +150,8 @@ pub enum CheckpointError {
     },
     /// A checkpoint has another format.
     #[error(
-        "{} has the format {version}, which this version of burn-wgsl does not read; use the version that wrote it",
+        "{} has the format {version}, which this version of burn-wgsl does not read; use the version that wrote it \
+         [BW46]",
         path.display()
     )]
     Version {
@@ -160,7 +161,7 @@ pub enum CheckpointError {
         version: u32,
     },
     /// A checkpoint has no part of a name.
-    #[error("the checkpoint has no part `{name}`; its parts are {parts:?}")]
+    #[error("the checkpoint has no part `{name}`; its parts are {parts:?} [BW45]")]
     NoPart {
         /// The name.
         name: String,
@@ -179,7 +180,7 @@ pub enum CheckpointError {
     #[error("the run has no device; open it with the devices that it trains on")]
     NoDevice,
     /// A part is that of something else, or cannot be serialised.
-    #[error("the part `{name}` does not fit: {reason}")]
+    #[error("the part `{name}` does not fit: {reason} [BW46]")]
     Unusable {
         /// The name of the part.
         name: String,

@@ -67,6 +67,28 @@ pub struct Position {
 /// The order of batches does not depend on the number of workers. Each iteration continues at the loader's
 /// [`position`](Self::position): usually it is an epoch, and the next iteration is the next epoch. After an iteration
 /// that was left early, the next one continues in the same epoch; [`start_epoch`](Self::start_epoch) begins another.
+///
+/// ```
+/// use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::train::{Loader, LoaderConfig, Shuffled};
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// struct Numbers;
+///
+/// impl Batcher<Wgsl, f32, Tensor<Wgsl, 1>> for Numbers {
+///     fn batch(&self, items: Vec<f32>, device: &WgslDevice) -> Tensor<Wgsl, 1> {
+///         Tensor::from_floats(items.as_slice(), device)
+///     }
+/// }
+///
+/// let items = InMemDataset::new((0..10).map(|i| i as f32).collect());
+/// let loader = Loader::new(items, Numbers, &WgslDevice::default(), LoaderConfig::new(4))?
+///     .with_sampler(Shuffled { seed: 1 })?;
+/// let sizes: Result<Vec<_>, _> = loader.batches().map(|batch| batch.map(|x| x.dims()[0])).collect();
+/// assert_eq!(sizes?, [4, 4, 2]);
+/// # Ok::<(), burn_wgsl::train::LoaderError>(())
+/// ```
 pub struct Loader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     position: Mutex<Position>,

@@ -76,6 +76,21 @@ impl Mean {
 }
 
 /// The share of samples that are classified correctly.
+///
+/// ```
+/// use burn::tensor::{Int, Tensor};
+/// use burn_wgsl::train::Accuracy;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let device = WgslDevice::default();
+/// let scores = Tensor::<Wgsl, 2>::from_floats([[0.9, 0.1], [0.4, 0.6]], &device);
+/// let labels = Tensor::<Wgsl, 1, Int>::from_ints([0, 0], &device);
+/// let mut accuracy = Accuracy::new();
+/// accuracy.add(scores, labels);
+/// let reading = accuracy.read()?.expect("there are samples");
+/// assert_eq!(reading.take()?, 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Accuracy {
     correct: Option<Tensor<Wgsl, 1, Int>>,
@@ -133,6 +148,21 @@ fn predicted(scores: Tensor<Wgsl, 2>, samples: usize) -> Tensor<Wgsl, 1, Int> {
 }
 
 /// Counts how often samples of each class are predicted as each class.
+///
+/// ```
+/// use burn::tensor::{Int, Tensor};
+/// use burn_wgsl::train::Confusion;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let device = WgslDevice::default();
+/// let mut confusion = Confusion::new(2, &device);
+/// let scores = Tensor::<Wgsl, 2>::from_floats([[0.9, 0.1], [0.4, 0.6]], &device);
+/// confusion.add(scores, Tensor::<Wgsl, 1, Int>::from_ints([0, 0], &device));
+/// let matrix = confusion.read()?.take()?;
+/// assert_eq!(matrix.count(0, 1), 1); // label 0, predicted as 1
+/// assert_eq!(matrix.accuracy(), 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Confusion {
     /// `[classes * classes]`, the row is the label.

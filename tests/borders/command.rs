@@ -1,5 +1,4 @@
-//! End-to-end tests of `burn-wgsl bench` and `doctor`: report files, standard output and error
-//! messages.
+//! End-to-end tests of the command `burn-wgsl`: report files, standard output and error messages.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -183,4 +182,79 @@ fn doctor_says_what_is_wrong_and_writes_a_report() {
     let output = doctor("--device gpu:99");
     assert!(!output.status.success());
     assert!(utf8(&output.stderr).contains("gpu:99"), "{}", utf8(&output.stderr));
+}
+
+/// Runs `burn-wgsl` with arguments. Returns whether it succeeded, its standard output and its standard error.
+fn command(arguments: &[&str]) -> (bool, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burn-wgsl"));
+    let output = command.args(arguments).output().expect("the command starts");
+    (output.status.success(), utf8(&output.stdout), utf8(&output.stderr))
+}
+
+#[test]
+fn explain_prints_an_entry_or_a_list() {
+    let (success, text, _) = command(&["explain", "[bw11]"]);
+    assert!(success && text.starts_with("BW11: Out of memory\n"), "{text}");
+    assert!(
+        text.contains("\nCure. ") && text.contains("(docs/training.md#accumulation)"),
+        "{text}"
+    );
+    let (success, list, _) = command(&["explain"]);
+    assert!(success && list.lines().filter(|line| line.starts_with("BW")).count() >= 40, "{list}");
+    let (_, found, _) = command(&["explain", "container"]);
+    assert!(found.contains("BW02") && !found.contains("BW31"), "{found}");
+    let (success, _, error) = command(&["explain", "BW99"]);
+    assert!(!success && error.contains("no entry has the code or the words `BW99`"), "{error}");
+}
+
+#[test]
+fn new_writes_a_package_and_nothing_over_files() {
+    let folder = temporary_file("new-program");
+    let _ = std::fs::remove_dir_all(&folder);
+    let path = folder.to_str().expect("it is text");
+    let (success, text, error) = command(&["new", path]);
+    assert!(success && text.contains("cargo run --release"), "{text}{error}");
+    let mut cargo = Command::new(env!("CARGO"));
+    let manifest = folder.join("Cargo.toml");
+    cargo
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(manifest);
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(metadata["packages"][0]["name"], "new-program");
+    for file in ["README.md", "Containerfile", "job.slurm"] {
+        let text = std::fs::read_to_string(folder.join(file)).expect("it was written");
+        assert!(text.contains("new-program") && !text.contains("{{"), "{text}");
+    }
+
+    let (success, _, error) = command(&["new", path]);
+    assert!(!success && error.contains("exists"), "{error}");
+    let (success, _, error) = command(&["new", "2nd"]);
+    assert!(!success && error.contains("begin with a letter"), "{error}");
+    let inside_a_file = folder.join("README.md/inner");
+    let (success, _, error) = command(&["new", inside_a_file.to_str().expect("it is text")]);
+    assert!(!success && error.contains("cannot write"), "{error}");
+    std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn top_writes_readings_until_its_time_is_up() {
+    let file = temporary_file("top.csv");
+    let path = file.to_str().expect("it is text");
+    let (success, _, error) =
+        command(&["top", "--csv", path, "--interval", "0.1", "--for", "0.25"]);
+    assert!(success, "{error}");
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("date,seconds,kind,name,"), "{text}");
+    let (success, text, _) = command(&["top", "--csv", "-", "--interval", "0.1", "--for", "0.1"]);
+    assert!(success && text.starts_with("date,"), "{text}");
+
+    let missing = temporary_file("no-such-folder/top.csv");
+    let (success, _, error) = command(&["top", "--csv", missing.to_str().expect("it is text")]);
+    assert!(!success && error.contains("does not exist"), "{error}");
+    let (success, _, error) = command(&["top", "--csv", "/dev/full", "--for", "0.1"]);
+    assert!(!cfg!(target_os = "linux") || (!success && error.contains("cannot write")), "{error}");
+    let (success, _, error) = command(&["top", "--for", "soon"]);
+    assert!(!success && error.contains("number of seconds"), "{error}");
 }

@@ -14,7 +14,7 @@ const LINES: usize = 80;
 /// Folders with the sources of programs. Tests are lists of cases.
 const PROGRAMS: [&str; 6] = ["src", "examples", "web", "xtask/src", "ports", "ecosystem"];
 
-fn sources(names: &[&str], extensions: &[&str]) -> Vec<PathBuf> {
+pub fn sources(names: &[&str], extensions: &[&str]) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders: Vec<PathBuf> = names.iter().map(|name| root.join(name)).collect();
     let mut files = Vec::new();

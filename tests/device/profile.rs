@@ -12,7 +12,7 @@ use burn_wgsl::profiler::{self, By, Column, Schedule, Scheduled};
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile, scope};
 
-use crate::common::{self, serial_guard};
+use crate::common::{self, assert_success, run_child, serial_guard, test_alone};
 
 /// Returns the GPUs of this machine that support timestamp queries.
 fn gpus_with_timestamps() -> impl Iterator<Item = WgslDevice> {
@@ -367,5 +367,38 @@ fn a_schedule_profiles_some_steps() {
         // A session that is dropped does not prevent the next.
         drop(profiler::start(&device).expect("no profile is being taken"));
         drop(profiler::start(&device).expect("the last one was discarded"));
+    }
+}
+
+/// wgpu refuses a pass whose groups are not balanced, with an error where the result is read.
+#[test]
+fn debug_groups_are_balanced() {
+    let _guard = serial_guard();
+    let variables = [("BURN_WGSL_DEBUG", "groups")];
+    assert_success(&run_child(test_alone!("computes_in_scopes_with_copies"), &variables));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn computes_in_scopes_with_copies() {
+    for device in common::gpus() {
+        let x = numbers(256, &device).reshape([16, 16]);
+        let work = || {
+            let _step = scope("step");
+            let y = {
+                let _layer = scope("layer/0");
+                x.clone().matmul(x.clone())
+            };
+            // An upload ends the pass, and so does the readback.
+            let ones = Tensor::<Wgsl, 1>::from_floats([1.0; 16], &device).reshape([16, 1]);
+            let first = y.clone().matmul(ones).into_data();
+            let _layer = scope("layer/1");
+            (first, y.sum().into_data())
+        };
+        let expected = work();
+        if let Ok((profiled, _)) = profile(&device, work) {
+            assert_eq!(profiled, expected, "{device}");
+        }
+        Wgsl::sync(&device).expect("all passes are valid");
     }
 }

@@ -9,6 +9,8 @@ mod digits;
 mod files;
 #[cfg(feature = "demos")]
 mod gpt;
+#[cfg(feature = "demos")]
+mod learn;
 mod parameters;
 #[cfg(feature = "demos")]
 mod race;

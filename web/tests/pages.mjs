@@ -753,7 +753,7 @@ export async function home_page_shows_webgpu_support({ page, go, shot }) {
 
 /** Every page fits the width of a phone, in dark mode. */
 export async function pages_fit_phone_screen({ page, go, shot }) {
-  for (const name of ["index", "train", "race", "transfer", "gpt", "device"]) {
+  for (const name of ["index", "train", "race", "transfer", "gpt", "learn", "device"]) {
     await go(`${name}.html`);
     await page.waitForTimeout(500);
     const overflow = await page.evaluate(() => {
@@ -765,3 +765,73 @@ export async function pages_fit_phone_screen({ page, go, shot }) {
   }
 }
 pages_fit_phone_screen.context = { viewport: { width: 360, height: 740 }, colorScheme: "dark" };
+
+/** Everything that the page of experiments calculates and measures, and the quiz by keyboard. */
+export async function learn_page_measures_and_asks({ page, go, state, shot }) {
+  await recordLongTasks(page);
+  await go(`learn.html?${GPU}`);
+  await page.waitForFunction(() => document.getElementById("memory-bars").childElementCount === 5);
+  const bytes = await page.evaluate(() => {
+    const entries = ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type));
+    return entries.reduce((sum, { decodedBodySize }) => sum + decodedBodySize, 0);
+  });
+  assert.ok(bytes > 10_000 && bytes < 60_000, `${bytes} bytes before a measurement`);
+
+  await page.fill("#share", "50");
+  await page.fill("#processors", "1");
+  assert.match(await page.textContent("#amdahl-summary"), /2 processors it is 1\.33 times faster, and at most 2 /);
+  const together = () => page.textContent("#memory-bars li:last-child .value");
+  assert.equal(await together(), "64.1 MiB");
+  await page.selectOption("#checkpointing", "1");
+  assert.equal(await together(), "52.1 MiB");
+
+  for (const [name, expected] of [
+    ["lanes", /GFLOP\/s at most/],
+    ["caches", /times as fast as the memory/],
+    ["moves", /^Measured on /],
+    ["roofline", /^Measured on /],
+    ["memory", /^[\d.]+ MiB measured, 52\.1 MiB calculated/],
+  ]) {
+    await page.click(`#${name}-start`);
+    await state("done");
+    assert.match(await page.textContent(`#${name}-status`), expected);
+  }
+  assert.match(await page.textContent("#lanes-summary"), /^It is full from \d+ workgroups? on/);
+  const measured = Number.parseFloat(await page.textContent("#memory-status"));
+  assert.ok(measured > 40 && measured < 120, `${measured} MiB`);
+
+  // By keyboard: the second answer of the first question is right, the first of the second, too.
+  await page.focus('.question input[name="q1"]');
+  await page.keyboard.press("ArrowDown");
+  assert.match(await page.textContent("#quiz-score"), /^1 of 1 right/);
+  await page.focus('.question input[name="q2"][value="2"]');
+  await page.keyboard.press("Space");
+  assert.match(await page.textContent("#quiz-score"), /^1 of 2 right/);
+  assert.ok(await page.isVisible('.question:has(input[name="q2"]) details p'));
+  console.log(`       learn: ${await describeLongTasks(page)}`);
+  await shot("learn");
+}
+
+/** Without WebGPU, an experiment that needs it says so. The others work. */
+export async function learn_page_without_webgpu({ page, go }) {
+  await go("learn.html");
+  await page.click("#lanes-start");
+  await page.waitForFunction(() => document.body.dataset.state === "failed");
+  assert.match(await page.textContent("#lanes-status"), /this browser offers no GPU/);
+  await page.fill("#share", "90");
+  assert.match(await page.textContent("#amdahl-summary"), /at most 10 times/);
+}
+learn_page_without_webgpu.withoutGpu = true;
+
+/** Without scripts, the answers of the quiz can be opened. */
+export async function learn_page_without_scripts({ page, go, shot }) {
+  await go("learn.html");
+  assert.match(await page.textContent("noscript"), /need JavaScript/);
+  const answer = page.locator(".question details").nth(2);
+  assert.ok(!(await answer.locator("p").isVisible()));
+  await answer.locator("summary").click();
+  assert.match(await answer.locator("p").textContent(), /^10 times/);
+  assert.equal(await page.locator(".question").count(), 10);
+  await shot("learn-without-scripts");
+}
+learn_page_without_scripts.context = { javaScriptEnabled: false, viewport: { width: 360, height: 740 } };

@@ -4,6 +4,7 @@ mod adapter;
 mod apt_sources;
 mod arguments;
 mod as_gpu;
+mod book;
 mod cargo_test;
 mod fuzz;
 mod gpus;
@@ -12,6 +13,7 @@ mod options;
 mod pack;
 mod packages;
 mod reached;
+mod release;
 mod resume;
 mod scaling;
 mod schedules;
@@ -58,10 +60,12 @@ Commands:
             (needs SimGrid, and installs it on Debian as root)
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
+  release   Make a release: version, changelog, check of the package, commit, tag, notes
   soak      Compute in eight threads, and train with four workers, for an hour each: results
             stay right, and memory flat
   vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
             GPU that is not there (needs Debian or Ubuntu, and the network on the first run)
+  book      Build the pages of docs/ as a book with a search (needs mdBook)
   web       Build the web pages into web/dist and print their download sizes
   serve     Build the web pages and serve them on localhost
   test-web  Build the web pages and test them in Chromium
@@ -76,6 +80,9 @@ Options of `test`:
   --no-skip          Fail if a step cannot run on this machine
   --no-adapter       Require no GPU adapter: GPU tests without one are skipped
 
+Options of `book`:
+  --files URL        Where links to files of the repository lead; without it they are plain text
+
 Options of `gpus`:
   --only GPU         Only this GPU; repeatable, or a comma-separated list of
                      ada, navi21, navi31, gfx1201, m1, adreno740
@@ -89,6 +96,10 @@ Options of `pack`:
   --out DIR          The folder [default: target/burn-wgsl-kit]
   --only NAME        Only this test program (kernels) or module (ops); repeatable, or a
                      comma-separated list
+
+Options of `release`:
+  VERSION            The version, such as 0.2.0
+  --check            Only check the package of the version that is here
 
 Options of `scaling`:
   --ranks N,...      Ranks, on a machine each [default: 2,4,16,64,256,1024]
@@ -135,32 +146,24 @@ fn main() -> ExitCode {
             Ok(options) => report(gpus::run(&options)),
             Err(message) => usage_error(&message),
         },
-        "validate" if !wants_help => match args.first() {
-            None => report(validate::run()),
-            Some(arg) => {
-                usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
-            }
-        },
-        "ecosystem" | "ports" if !wants_help => match args.first() {
-            None => report(workspace::check_all(&command)),
-            Some(arg) => {
-                usage_error(&format!("unknown argument `{arg}` of `cargo xtask {command}`"))
-            }
-        },
-        "watch" if !wants_help => match args.first() {
-            None => report(watch::run()),
-            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask watch`")),
-        },
-        "mpi" if !wants_help => match args.first() {
-            None => report(mpi::run()),
-            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask mpi`")),
-        },
+        "ecosystem" | "ports" if !wants_help => {
+            report(no_arguments(&command, &args).and_then(|()| workspace::check_all(&command)))
+        }
+        "mpi" if !wants_help => report(no_arguments(&command, &args).and_then(|()| mpi::run())),
+        "validate" if !wants_help => {
+            report(no_arguments(&command, &args).and_then(|()| validate::run()))
+        }
+        "watch" if !wants_help => report(no_arguments(&command, &args).and_then(|()| watch::run())),
         "scaling" if !wants_help => match scaling::Options::parse(&args) {
             Ok(options) => report(scaling::run(&options)),
             Err(message) => usage_error(&message),
         },
         "pack" if !wants_help => match pack::Options::parse(&args) {
             Ok(options) => report(pack::run(&options)),
+            Err(message) => usage_error(&message),
+        },
+        "release" if !wants_help => match release::Options::parse(&args) {
+            Ok(options) => report(release::run(&options)),
             Err(message) => usage_error(&message),
         },
         "soak" if !wants_help => match soak::Options::parse(&args) {
@@ -171,6 +174,10 @@ fn main() -> ExitCode {
             Ok(options) => report(vulkan::run(&options)),
             Err(message) => usage_error(&message),
         },
+        "book" if !wants_help => match book::Options::parse(&args) {
+            Ok(options) => report(book::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &args) {
             Ok(Outcome::Passed) => ExitCode::SUCCESS,
             Ok(Outcome::Skipped(reason)) | Err(reason) => {
@@ -178,13 +185,21 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "ecosystem" | "mpi" | "pack" | "ports" | "scaling" | "soak"
-        | "validate" | "vulkan" | "watch" | "web" | "serve" | "test-web" | "help" | "--help"
-        | "-h" => {
+        "test" | "tint" | "book" | "gpus" | "ecosystem" | "mpi" | "pack" | "ports" | "scaling"
+        | "soak" | "validate" | "vulkan" | "release" | "watch" | "web" | "serve" | "test-web"
+        | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
         other => usage_error(&format!("unknown command `{other}`")),
+    }
+}
+
+/// Returns an error if a command that has none is given an argument.
+fn no_arguments(command: &str, args: &[String]) -> Result<(), String> {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => Err(format!("unknown argument `{arg}` of `cargo xtask {command}`")),
     }
 }
 

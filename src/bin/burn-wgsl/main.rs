@@ -1,9 +1,11 @@
-//! The `burn-wgsl` command: lists devices, finds out why one does not work, benchmarks them and
+//! The `burn-wgsl` command: lists devices, finds out why one does not work, explains errors, benchmarks them and
 //! tunes matrix multiplication.
 
 mod bench;
 mod devices;
 mod doctor;
+mod explain;
+mod new;
 mod output;
 mod top;
 mod tune;
@@ -37,6 +39,11 @@ enum Command {
     /// Find out whether a GPU can be used, why not and what fixes it, whether its results are right,
     /// and how fast it is
     Doctor(doctor::Arguments),
+    /// Write a program to start from: data, a network, a loop that saves and continues, a test, a container and a
+    /// Slurm job
+    New(new::Arguments),
+    /// Explain a code of an error or of `doctor`, such as BW11: its cause, how to see it, and the cure
+    Explain(explain::Arguments),
     /// Show the GPUs of this machine (utilisation, memory, temperature, power) and the processes that
     /// share their status, as they change
     Top(top::Arguments),
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
+        Command::New(arguments) => new::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

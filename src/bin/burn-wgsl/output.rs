@@ -93,3 +93,23 @@ pub fn check_writable(path: &Path) -> Result<(), CliError> {
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
+
+/// Quotes a CSV field if it needs quotes.
+pub fn csv_field(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_fields_with_commas_or_quotes_are_quoted() {
+        assert_eq!(csv_field("plain"), "plain");
+        assert_eq!(csv_field("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}

@@ -15,6 +15,10 @@ pub(crate) fn is_enabled() -> bool {
 
 /// Enables or disables the fusion of elementwise ops, which is enabled at first unless
 /// `BURN_WGSL_FUSION` is `0`. Ops that are pending already are still computed together.
+///
+/// ```no_run
+/// burn_wgsl::set_fusion(false); // every elementwise op is a kernel of its own from now on
+/// ```
 pub fn set_fusion(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }

@@ -66,6 +66,12 @@ static SETTING: AtomicU8 = AtomicU8::new(UNSET);
 const UNSET: u8 = u8::MAX;
 
 /// Sets how tuning results are used from now on. Overrides `BURN_WGSL_TUNING`.
+///
+/// ```no_run
+/// use burn_wgsl::{Tuning, set_tuning};
+///
+/// set_tuning(Tuning::FirstUse); // measure each class of sizes when it is first used
+/// ```
 pub fn set_tuning(tuning: Tuning) {
     let index = Tuning::ALL.iter().position(|(each, _)| *each == tuning).unwrap_or_default();
     SETTING.store(index as u8, Ordering::Relaxed);

@@ -58,6 +58,14 @@ pub struct Peaks {
 
 /// Measures the peak rates of a GPU, in less than a second.
 ///
+/// ```no_run
+/// use burn_wgsl::{WgslDevice, profiler};
+///
+/// let peaks = profiler::peaks(&WgslDevice::Gpu(0))?;
+/// println!("{:.0} GFLOP/s, {:.0} GB/s", peaks.operations / 1e9, peaks.bytes / 1e9);
+/// # Ok::<(), burn_wgsl::ProfileError>(())
+/// ```
+///
 /// # Errors
 ///
 /// As [`profile`]; also if the device is the CPU, or out of memory.

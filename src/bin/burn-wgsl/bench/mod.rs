@@ -25,7 +25,7 @@ use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use arguments::Arguments;
 pub use ceiling::Ceilings;
-pub use machine::Machine;
+pub use machine::{Machine, now};
 pub use runner::{Sampling, catch_panic, silence_caught_panics};
 
 use crate::CliError;
@@ -100,7 +100,7 @@ fn measure(
     mut devices: Vec<MeasuredDevice>,
 ) -> Report {
     silence_caught_panics();
-    let date = machine::now();
+    let date = now();
     // The ceilings count as one more measurement per device.
     let measurements = workloads.iter().map(|(_, sizes)| sizes.len()).sum::<usize>() + 1;
     let progress = Progress::new(measurements * devices.len());

@@ -1,9 +1,13 @@
 //! What is wrong, and what fixes it: a pure function of what the drivers and the system say.
 
-use burn_wgsl::device::{AdapterInfo, AdapterKind, install_hint};
+use burn_wgsl::device::{AdapterInfo, AdapterKind, Api, install_hint};
 use serde::Serialize;
 
 use super::system::{PciGpu, Problem, System};
+
+/// Ids of vendors on the PCI bus.
+const AMD: u32 = 0x1002;
+const NVIDIA: u32 = 0x10de;
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -19,12 +23,19 @@ pub enum Level {
 pub struct Finding {
     pub level: Level,
     pub text: String,
+    /// The entry of `docs/symptoms.md` that has more about it.
+    pub code: Option<&'static str>,
     pub fixes: Vec<String>,
 }
 
 impl Finding {
     pub fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), fixes: Vec::new() }
+        Self { level, text: text.into(), code: None, fixes: Vec::new() }
+    }
+
+    /// Returns a problem that has an entry in `docs/symptoms.md`.
+    pub fn problem(code: &'static str, text: impl Into<String>) -> Self {
+        Self { code: Some(code), ..Self::new(Level::Problem, text) }
     }
 
     pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
@@ -43,12 +54,13 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
         let shortfalls = info.limits.shortfalls();
         if shortfalls.is_empty() {
             findings.push(Finding::new(Level::Good, format!("{name} can be used")));
+            findings.extend(old_driver(info));
             continue;
         }
         let lacks: Vec<String> = shortfalls.iter().map(ToString::to_string).collect();
         let text = format!("{name} cannot be used: {}", lacks.join("; "));
         findings.push(
-            Finding::new(Level::Problem, text)
+            Finding::problem("BW06", text)
                 .fixed_by("update the driver: it offers less than WebGPU requires"),
         );
     }
@@ -63,7 +75,8 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
         if let Some(value) = system.variables.get(name) {
             let level = if has_gpu { Level::Note } else { Level::Problem };
             let text = format!("{name}={value} hides Vulkan drivers");
-            findings.push(Finding::new(level, text).fixed_by(format!("unset {name}")));
+            let finding = Finding { code: Some("BW01"), ..Finding::new(level, text) };
+            findings.push(finding.fixed_by(format!("unset {name}")));
         }
     }
     if !adapters.iter().any(|info| is_gpu(&info)) {
@@ -80,26 +93,55 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
     findings
 }
 
+/// The first version of Mesa that offers more, and what that is.
+const MESA: ([u32; 2], &str) = ([23, 3], "the matrix units of AMD's RX 7000 and newer GPUs");
+/// The same of NVIDIA's driver.
+const NVIDIAS: ([u32; 2], &str) = ([550, 0], "the matrix units of NVIDIA's RTX GPUs");
+
+/// Says what the driver of a usable GPU lacks because it is old.
+fn old_driver(info: &AdapterInfo) -> Option<Finding> {
+    if !info.matrix_units.is_empty() || info.api != Api::Vulkan {
+        return None;
+    }
+    let (version, (least, what)) = match info.driver_info.strip_prefix("Mesa ") {
+        Some(version) if info.vendor_id == AMD => (version, MESA),
+        Some(_) => return None,
+        None if info.vendor_id == NVIDIA => (&*info.driver_info, NVIDIAS),
+        None => return None,
+    };
+    let mut numbers = version.split(['.', '-', ' ']).map(|number| number.parse::<u32>().ok());
+    let version = [numbers.next()??, numbers.next().flatten().unwrap_or(0)];
+    let [major, minor] = least;
+    (version < least).then(|| {
+        let text = format!("the driver is old: from version {major}.{minor} on, it offers {what}, for products of f16");
+        let finding = Finding { code: Some("BW22"), ..Finding::new(Level::Note, text) };
+        finding.fixed_by("update the driver; Debian: Mesa from its backports")
+    })
+}
+
 /// Finds out why there is no usable GPU.
 fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
     let has_known = system.gpus.iter().any(|gpu| gpu.vendor().is_some());
     if !cfg!(target_os = "linux") && system.gpus.is_empty() {
         let text = "no usable GPU was found";
-        findings.push(Finding::new(Level::Problem, text).fixed_by(install_hint()));
+        findings.push(Finding::problem("BW01", text).fixed_by(install_hint()));
         return;
     }
     if system.wsl {
         let text = "this is Windows' subsystem for Linux, where GPUs are reached through Windows";
         findings.push(
-            Finding::new(Level::Problem, text)
-                .fixed_by("update the GPU's driver in Windows, and run `wsl --update` there")
-                .fixed_by("install Mesa's Vulkan drivers, whose `dzn` runs Vulkan on Windows' Direct3D 12")
-                .fixed_by("or run the program in Windows"),
+            Finding::problem("BW08", text)
+                .fixed_by("run the program in Windows")
+                .fixed_by(
+                    "or update the GPU's driver in Windows, run `wsl --update` there, install a Mesa with `dzn`, \
+                     which runs Vulkan on Direct3D 12, and set \
+                     WGPU_ALLOW_UNDERLYING_NONCOMPLIANT_ADAPTER=1",
+                ),
         );
     } else if !has_known {
         let text = "there is no GPU of AMD, Intel or NVIDIA on the PCI bus of this machine";
         findings.push(
-            Finding::new(Level::Problem, text)
+            Finding::problem("BW01", text)
                 .fixed_by("in a virtual machine: pass the GPU through to it"),
         );
     }
@@ -110,8 +152,8 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
     let is_bound = system.gpus.iter().any(|gpu| gpu.vendor().is_some() && gpu.driver.is_some());
     let has_nvidia = system.gpus.iter().any(|gpu| gpu.vendor() == Some("NVIDIA"));
     if system.container && render.is_empty() && has_known {
-        let mut finding = Finding::new(
-            Level::Problem,
+        let mut finding = Finding::problem(
+            "BW02",
             "this container has no access to the GPU: /dev/dri is missing",
         )
         .fixed_by("start it with `--device /dev/dri` (docker, podman)");
@@ -124,18 +166,18 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
         findings.push(finding);
     } else if render.is_empty() && is_bound && !system.wsl {
         let text = "the kernel driver offers no /dev/dri/renderD* file";
-        findings.push(Finding::new(Level::Problem, text).fixed_by("sudo dmesg | grep -i drm"));
+        findings.push(Finding::problem("BW01", text).fixed_by("sudo dmesg | grep -i drm"));
     }
     for node in &system.nodes {
         match &node.problem {
             None => {}
             Some(Problem::Denied) => findings.push(
-                Finding::new(Level::Problem, format!("you may not open {}", node.path))
+                Finding::problem("BW09", format!("you may not open {}", node.path))
                     .fixed_by("sudo usermod -aG render,video $USER")
                     .fixed_by("then log in again; in a container add `--group-add render`"),
             ),
             Some(Problem::Other(error)) => findings.push(
-                Finding::new(Level::Problem, format!("{} cannot be opened: {error}", node.path))
+                Finding::problem("BW01", format!("{} cannot be opened: {error}", node.path))
                     .fixed_by("sudo dmesg | tail"),
             ),
         }
@@ -143,7 +185,7 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
     if findings.iter().all(|finding| finding.level != Level::Problem) {
         let text = "the Vulkan loader lists no GPU, although a driver for one is installed";
         findings.push(
-            Finding::new(Level::Problem, text)
+            Finding::problem("BW01", text)
                 .fixed_by("install the loader (Debian, Ubuntu: libvulkan1; others: vulkan-loader)")
                 .fixed_by("VK_LOADER_DEBUG=error,driver vulkaninfo --summary"),
         );
@@ -164,7 +206,7 @@ fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
     match gpu.driver.as_deref() {
         None => {
             let text = format!("no kernel driver uses {name}");
-            findings.push(Finding::new(Level::Problem, text).fixed_by(match vendor {
+            findings.push(Finding::problem("BW01", text).fixed_by(match vendor {
                 "AMD" => "sudo apt install firmware-amd-graphics; sudo modprobe amdgpu",
                 "Intel" => {
                     "sudo apt install firmware-misc-nonfree; sudo modprobe xe || sudo modprobe i915"
@@ -175,7 +217,7 @@ fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
         Some("vfio-pci") => {
             let text = format!("{name} is reserved for a virtual machine (vfio-pci)");
             findings.push(
-                Finding::new(Level::Problem, text)
+                Finding::problem("BW01", text)
                     .fixed_by("run the program in that machine, or release the GPU"),
             );
         }
@@ -193,7 +235,7 @@ fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
                 return;
             }
             let text = format!("there is no Vulkan driver for {name} (kernel driver {driver})");
-            let finding = Finding::new(Level::Problem, text);
+            let finding = Finding::problem("BW01", text);
             findings.push(match (vendor, driver) {
                 ("NVIDIA", "nvidia") => finding.fixed_by(
                     "install the Vulkan part of the NVIDIA driver (Debian, Ubuntu: \
@@ -211,6 +253,8 @@ fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
+    use burn_wgsl::device::MatrixUnit;
+
     use super::super::system::RenderNode;
     use super::*;
 
@@ -232,8 +276,6 @@ mod tests {
 
     #[test]
     fn each_fault_has_a_fix() {
-        const AMD: u32 = 0x1002;
-        const NVIDIA: u32 = 0x10de;
         let manifests = vec!["radeon_icd.json".to_owned()];
         let amd = System { gpus: vec![gpu(AMD, Some("amdgpu"))], ..System::default() };
         let cases = [
@@ -297,6 +339,34 @@ mod tests {
             let text = problems(&system, &[]);
             assert!(text.contains(problem) && text.contains(fix), "{system:?}:\n{text}");
         }
+    }
+
+    #[test]
+    fn an_old_driver_is_named_with_what_it_lacks() {
+        let note = |vendor_id, driver_info: &str, matrix_units: Vec<MatrixUnit>| {
+            let driver_info = driver_info.to_owned();
+            let info = AdapterInfo {
+                vendor_id,
+                driver_info,
+                matrix_units,
+                api: Api::Vulkan,
+                ..AdapterInfo::default()
+            };
+            old_driver(&info).map(|finding| finding.text)
+        };
+        let is = |note: Option<String>, part: &str| note.is_some_and(|text| text.contains(part));
+        assert!(is(note(AMD, "Mesa 22.3.6", Vec::new()), "from version 23.3 on"));
+        assert!(is(note(NVIDIA, "470.256.02", Vec::new()), "RTX"));
+        for newer in
+            [note(AMD, "Mesa 25.0.7-2", Vec::new()), note(NVIDIA, "580.159.04", Vec::new())]
+        {
+            assert_eq!(newer, None);
+        }
+        // Another of Mesa's drivers; one that does not tell its version; units that are there.
+        assert_eq!(note(NVIDIA, "Mesa 22.3.6", Vec::new()), None);
+        assert_eq!(note(AMD, "unknown", Vec::new()), None);
+        let units = vec![MatrixUnit { size: 16, bits: 16 }];
+        assert_eq!(note(AMD, "Mesa 22.3.6", units), None);
     }
 
     #[test]

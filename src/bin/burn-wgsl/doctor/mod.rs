@@ -68,14 +68,15 @@ struct DoctorReport {
 const MAX_LISTED: usize = 10;
 
 /// Returns the lines of a finding.
-fn lines(Finding { level, text, fixes }: &Finding) -> String {
+fn lines(Finding { level, text, code, fixes }: &Finding) -> String {
     let mark = match level {
         Level::Good => "good:    ",
         Level::Note => "note:    ",
         Level::Problem => "problem: ",
     };
+    let code = code.map_or_else(String::new, |code| format!(" [{code}]"));
     let fixes = fixes.iter().map(|fix| format!("         -> {}", wrap(fix)));
-    wrap(&format!("{mark}{text}")) + &fixes.collect::<String>()
+    wrap(&format!("{mark}{text}{code}")) + &fixes.collect::<String>()
 }
 
 /// Prints what was found. Returns whether a GPU can be used and its results are right.
@@ -97,6 +98,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
         report.measure(&device)?;
         say(&report.measurements())?;
     }
+    if report.has_codes() {
+        say("\n`burn-wgsl explain CODE` prints more about a code in brackets\n")?;
+    }
     if let Some(path) = &arguments.report {
         write(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
         say(&format!("the report was written to {}\n", path.display()))?;
@@ -112,7 +116,7 @@ impl DoctorReport {
         let system = System::current();
         let mut findings = diagnose(&system, &infos);
         if let Err(error) = automatic() {
-            let finding = Finding::new(Level::Problem, format!("{DEVICE_VARIABLE}: {error}"));
+            let finding = Finding::problem("BW05", format!("{DEVICE_VARIABLE}: {error}"));
             findings.push(finding.fixed_by(format!("unset {DEVICE_VARIABLE}")));
         }
         Ok(Self {
@@ -155,7 +159,8 @@ impl DoctorReport {
             let by_op: Vec<&[&Failure]> = failures.chunk_by(|a, b| a.op == b.op).collect();
             for cases in by_op.iter().take(MAX_LISTED) {
                 let (Failure { op, text }, count) = (&cases[0], cases.len());
-                let problem = format!("problem: {op} is wrong in {count} cases; the first: {text}");
+                let problem =
+                    format!("problem: {op} is wrong in {count} cases [BW35]; the first: {text}");
                 out += &wrap(&problem);
             }
             if by_op.len() > MAX_LISTED {
@@ -216,11 +221,18 @@ impl DoctorReport {
         if let (count @ 1.., Some(file)) = (self.refused_kernels.len(), &self.refusals_file) {
             out += &wrap(&format!(
                 "note:    the driver refused {count} kernels, which run in their plain form: slower, \
-                 with the same results. A newer driver tries them again; to try them now, delete {}",
+                 with the same results. A newer driver tries them again; to try them now, delete {} [BW40]",
                 file.display()
             ));
         }
         out
+    }
+
+    /// Returns whether what is printed refers to entries of `docs/symptoms.md`.
+    fn has_codes(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code.is_some())
+            || self.self_test.iter().any(|test| !test.failures.is_empty())
+            || !self.refused_kernels.is_empty()
     }
 
     /// Returns whether there is a usable GPU, and all results are right.

@@ -1,11 +1,13 @@
 //! `burn-wgsl top`: the GPUs of this machine, and the processes of this crate that share their
 //! status, as they change.
 
+mod csv;
 mod gpus;
 mod view;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,23 @@ pub struct Arguments {
     /// Seconds between two readings
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
     interval: f64,
+    /// Write each reading to a CSV file, with a line for each GPU and process, in place of showing it; `-` is standard
+    /// output
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    csv: Option<PathBuf>,
+    /// End after this many seconds [default: when it is interrupted]
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "once", value_parser = parse_time)]
+    time: Option<f64>,
+}
+
+/// The most seconds of a recording: ten years.
+const MAX_TIME: f64 = 3.2e8;
+
+fn parse_time(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=MAX_TIME).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0.1 to 320000000".to_owned()),
+    }
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
@@ -120,7 +139,11 @@ impl Monitor {
 /// Shows the readings until the user ends it, or prints one.
 pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     let interval = Duration::from_secs_f64(arguments.interval);
+    let time = arguments.time.map(Duration::from_secs_f64);
     let mut monitor = Monitor::new();
+    if let Some(path) = &arguments.csv {
+        return csv::record(&mut monitor, path, interval, time);
+    }
     if arguments.once {
         // Speeds and the power of some GPUs are differences.
         monitor.read();
@@ -132,11 +155,11 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
         });
     }
     if !std::io::stdout().is_terminal() {
-        let message = "standard output is not a terminal; `--once` prints one reading";
+        let message = "standard output is not a terminal; `--once` prints one reading, `--csv FILE` writes them all";
         return Err(CliError::Usage(message.to_owned()));
     }
     let mut terminal = ratatui::try_init().map_err(terminal_error)?;
-    let result = show(&mut terminal, &mut monitor, interval);
+    let result = show(&mut terminal, &mut monitor, interval, time);
     ratatui::restore();
     result
 }
@@ -149,11 +172,15 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     monitor: &mut Monitor,
     interval: Duration,
+    time: Option<Duration>,
 ) -> Result<(), CliError> {
-    let mut first = 0;
-    loop {
+    let (start, mut first) = (Instant::now(), 0);
+    while time.is_none_or(|time| start.elapsed() < time) {
         let snapshot = monitor.read();
         let mut next = Instant::now() + interval;
+        if let Some(time) = time {
+            next = next.min(start + time);
+        }
         loop {
             terminal.draw(|frame| draw(frame, &snapshot, &mut first)).map_err(terminal_error)?;
             if !event::poll(next.saturating_duration_since(Instant::now()))
@@ -171,6 +198,7 @@ fn show(
             }
         }
     }
+    Ok(())
 }
 
 /// Draws the lines from `first` on, as far down as there are any, and the keys below them.
