@@ -86,13 +86,13 @@ impl GradScalerConfig {
 /// use burn::nn::{Linear, LinearConfig};
 /// use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 /// use burn::tensor::Tensor;
-/// use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
+/// use burn_wgsl::scaler::GradScalerConfig;
 /// use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 ///
 /// type B = Autodiff<Wgsl>;
 ///
 /// let device = WgslDevice::default();
-/// let scaler = GradScaler::new(&GradScalerConfig::default(), &device);
+/// let scaler = GradScalerConfig::default().init(&device);
 /// let model: Linear<B> = LinearConfig::new(4, 1).init(&device);
 /// let mut optimizer = scaler.wrap(AdamConfig::new().init());
 /// let x = Tensor::<B, 2>::ones([8, 4], &device);

@@ -23,7 +23,9 @@ function showGrid(groups) {
 	if (grid.childElementCount === 0) {
 		for (let cell = 0; cell < CELLS; cell += 1) grid.append(document.createElement("i"));
 	}
-	[...grid.children].forEach((cell, index) => cell.classList.toggle("on", index < groups));
+	for (const [index, cell] of [...grid.children].entries()) {
+		cell.classList.toggle("on", index < groups);
+	}
 	grid.ariaLabel = `Workgroups that run: ${groups}`;
 }
 
