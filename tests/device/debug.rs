@@ -238,7 +238,7 @@ fn modes_are_set_by_a_variable() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_parts(
         &text,
-        &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan, finite, waits and lines"#],
+        &[r#"BURN_WGSL_DEBUG="nans" is ignored: use ops, nan, finite, waits, lines and groups"#],
     );
 }
 
