@@ -43,7 +43,7 @@ pub enum ParallelError {
         reason: String,
     },
     /// The program of a worker returned an error.
-    #[error("worker {rank} failed in step {step}: {message} [BW38]")]
+    #[error("worker {rank} failed in step {step}: {message}")]
     Failed {
         /// The worker.
         rank: usize,
@@ -53,7 +53,7 @@ pub enum ParallelError {
         message: String,
     },
     /// The program of a worker panicked.
-    #[error("worker {rank} panicked in step {step}: {message} [BW38]")]
+    #[error("worker {rank} panicked in step {step}: {message}")]
     Panicked {
         /// The worker.
         rank: usize,
