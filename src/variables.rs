@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{LazyLock, Mutex, Once, PoisonError};
 use std::{env, io};
 
 /// Whether there are an environment and standard error, which browsers lack.
@@ -74,6 +74,12 @@ variables! {
     WARM = "BURN_WGSL_WARM": SWITCH;
     /// Computes convolutions with Winograd's algorithm.
     WINOGRAD = "BURN_WGSL_WINOGRAD": SWITCH;
+}
+
+/// Returns whether launches are in debug groups. wgpu passes these on if its instance has `InstanceFlags::DEBUG`.
+pub(crate) fn has_debug_groups() -> bool {
+    static HAS_GROUPS: LazyLock<bool> = LazyLock::new(|| DEBUG.has_word("groups"));
+    *HAS_GROUPS
 }
 
 /// The variables of the project's tests, tools and other programs.

@@ -12,6 +12,7 @@
 //! | find the first NaN or infinity | [`set_values`] | `BURN_WGSL_DEBUG=finite` |
 //! | name each wait for a GPU in the log | [`set_waits`] | `BURN_WGSL_DEBUG=waits` |
 //! | lines of the program in profiles and memory recordings | [`set_lines`] | `BURN_WGSL_DEBUG=lines` |
+//! | groups by scope and op in graphics debuggers | | `BURN_WGSL_DEBUG=groups` |
 //! | compile shaders with all checks | [`check_shaders`] | `BURN_WGSL_CHECKED=1` |
 //! | print the WGSL of each kernel | | `BURN_WGSL_PRINT_KERNELS=1` |
 //! | compare two runs | [`compare_runs`] | |

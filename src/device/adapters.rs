@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::{AdapterInfo, CAN_BLOCK, rank};
-use crate::variables;
+use crate::variables::has_debug_groups;
 
 /// A discovered adapter.
 #[derive(Clone, Debug)]
@@ -30,13 +30,18 @@ pub async fn enumerate() -> Vec<Adapter> {
         // Creating an instance without a backend panics.
         return Vec::new();
     }
+    // Drivers are given debug groups only with this flag.
+    let flags = match has_debug_groups() {
+        true => wgpu::InstanceFlags::DEBUG,
+        false => wgpu::InstanceFlags::empty(),
+    };
     let descriptor = wgpu::InstanceDescriptor {
         backends,
         // No flags by default, even in debug builds. Without a GPU, driver messages would precede
         // the messages of this crate. Validation of indirect dispatches would limit buffers to
         // 4 GiB, and this crate has no indirect dispatches. Environment variables such as
-        // WGPU_VALIDATION=1 set the flags. Drivers are given debug groups only with `DEBUG`.
-        flags: debug_flags().with_env(),
+        // WGPU_VALIDATION=1 set the flags.
+        flags: flags.with_env(),
         backend_options: wgpu::BackendOptions::from_env_or_default(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     };
@@ -92,12 +97,4 @@ fn logged(found: Vec<Adapter>) -> Vec<Adapter> {
         log::debug!("adapter {index}: {name}, {kind}, {api}");
     }
     found
-}
-
-/// Returns the flags of wgpu that the program asks for.
-fn debug_flags() -> wgpu::InstanceFlags {
-    match variables::DEBUG.has_word("groups") {
-        true => wgpu::InstanceFlags::DEBUG,
-        false => wgpu::InstanceFlags::empty(),
-    }
 }

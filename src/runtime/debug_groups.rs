@@ -1,8 +1,9 @@
 //! Debug groups around the recorded launches, for tools that list commands: RenderDoc, Nsight, Radeon GPU Profiler,
 //! Xcode.
 
-use super::events::{current_scope, has_debug_groups};
+use super::events::current_scope;
 use super::origin::current_op;
+use crate::variables::has_debug_groups;
 
 /// The groups that are open in a compute pass: a group for each scope of the program, and one for the op.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use web_time::Instant;
 
 use super::origin::{Origin, current_origin};
 use super::{Location, Runtime, Variant};
-use crate::variables;
+use crate::variables::has_debug_groups;
 
 /// Something that a device did. Sizes are in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +198,7 @@ pub struct Scope {
 ///
 /// While a device is observed, its pending results are computed at the beginning and the end of a
 /// scope, so that they are computed in their own scope; those that other threads asked for as well.
-/// Otherwise a scope costs a few nanoseconds.
+/// With `BURN_WGSL_DEBUG=groups`, those of all devices are. Otherwise a scope costs a few nanoseconds.
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
     let began = is_observed().then(Instant::now);
     compute_pending();
@@ -223,14 +223,6 @@ impl Drop for Scope {
 /// Returns whether a device of this process is observed.
 pub fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) > 0
-}
-
-/// Whether launches are in debug groups. wgpu passes them on if its instance was created with `InstanceFlags::DEBUG`.
-static HAS_DEBUG_GROUPS: LazyLock<bool> = LazyLock::new(|| variables::DEBUG.has_word("groups"));
-
-/// Returns whether launches are in debug groups, by scope and op.
-pub(super) fn has_debug_groups() -> bool {
-    *HAS_DEBUG_GROUPS
 }
 
 /// The number of captures of launches in this process.

@@ -36,8 +36,8 @@ fn entries() -> impl Iterator<Item = Entry> {
 
 /// Prints the entry with a code, or lists those that contain all words.
 pub fn run(Arguments { words }: &Arguments) -> Result<(), CliError> {
-    // As errors print it, a code is in brackets.
     let given = words.join(" ");
+    // As errors print it, a code is in brackets.
     let words: Vec<String> =
         words.iter().map(|word| word.trim_matches(['[', ']', '.']).to_lowercase()).collect();
     if let [code] = words.as_slice()
@@ -48,8 +48,7 @@ pub fn run(Arguments { words }: &Arguments) -> Result<(), CliError> {
     let found: Vec<Entry> = entries().filter(|entry| contains(entry, &words)).collect();
     match found.as_slice() {
         [] => Err(CliError::Usage(format!(
-            "no entry has the code or the words `{}`; `burn-wgsl explain` lists all",
-            given
+            "no entry has the code or the words `{given}`; `burn-wgsl explain` lists all"
         ))),
         [entry] => print(&whole(entry)),
         entries => {

@@ -94,9 +94,9 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
 }
 
 /// The first version of Mesa that offers more, and what that is.
-const MESA: ([u32; 2], &str) = ([23, 3], "the matrix units of AMD's RX 7000 and newer GPUs");
+const MESA_DRIVER: ([u32; 2], &str) = ([23, 3], "the matrix units of AMD's RX 7000 and newer GPUs");
 /// The same of NVIDIA's driver.
-const NVIDIAS: ([u32; 2], &str) = ([550, 0], "the matrix units of NVIDIA's RTX GPUs");
+const NVIDIA_DRIVER: ([u32; 2], &str) = ([550, 0], "the matrix units of NVIDIA's RTX GPUs");
 
 /// Says what the driver of a usable GPU lacks because it is old.
 fn old_driver(info: &AdapterInfo) -> Option<Finding> {
@@ -104,9 +104,9 @@ fn old_driver(info: &AdapterInfo) -> Option<Finding> {
         return None;
     }
     let (version, (least, what)) = match info.driver_info.strip_prefix("Mesa ") {
-        Some(version) if info.vendor_id == AMD => (version, MESA),
+        Some(version) if info.vendor_id == AMD => (version, MESA_DRIVER),
         Some(_) => return None,
-        None if info.vendor_id == NVIDIA => (&*info.driver_info, NVIDIAS),
+        None if info.vendor_id == NVIDIA => (&*info.driver_info, NVIDIA_DRIVER),
         None => return None,
     };
     let mut numbers = version.split(['.', '-', ' ']).map(|number| number.parse::<u32>().ok());
