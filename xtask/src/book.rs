@@ -20,10 +20,14 @@ create-missing = false
 
 [output.html]
 smart-punctuation = false
+additional-css = ["book.css"]
 
 [output.html.playground]
 runnable = false
 "#;
+
+/// What is changed in mdBook's style.
+const STYLE: &str = include_str!("book.css");
 
 /// The options of `cargo xtask book`.
 pub struct Options {
@@ -53,8 +57,10 @@ pub fn run(options: &Options) -> Result<(), String> {
     let folder = target_dir().join("book");
     let _ = fs::remove_dir_all(&folder);
     copy(&root().join("docs"), &folder.join("src"), "", options)?;
-    let write = fs::write(folder.join("book.toml"), CONFIGURATION);
-    write.map_err(|error| format!("{}: {error}", folder.display()))?;
+    for (name, text) in [("book.toml", CONFIGURATION), ("book.css", STYLE)] {
+        let write = fs::write(folder.join(name), text);
+        write.map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     let mut mdbook = Command::new("mdbook");
     if mdbook.arg("--version").output().is_err() {
         return Err("mdBook is not installed: cargo install mdbook --locked".to_owned());
