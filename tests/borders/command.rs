@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use burn_wgsl::WgslDevice;
 use serde_json::Value;
 
 use crate::common;
@@ -179,6 +180,9 @@ fn doctor_says_what_is_wrong_and_writes_a_report() {
 
     let text = utf8(&doctor("--quick").stdout);
     assert!(text.contains("good:") || text.contains("problem:"), "{text}");
+    // A software adapter that was asked for is enough.
+    let has_software = WgslDevice::Software.resolve().is_ok();
+    assert_eq!(doctor("--quick --device software").status.success(), has_software);
     let output = doctor("--device gpu:99");
     assert!(!output.status.success());
     assert!(utf8(&output.stderr).contains("gpu:99"), "{}", utf8(&output.stderr));

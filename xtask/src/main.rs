@@ -14,6 +14,7 @@ mod pack;
 mod packages;
 mod reached;
 mod release;
+mod reports;
 mod resume;
 mod scaling;
 mod schedules;
@@ -61,6 +62,7 @@ Commands:
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
   release   Make a release: version, changelog, check of the package, commit, tag, notes
+  reports   Add reports of `burn-wgsl doctor` to docs/gpus.md: reports FILE...
   soak      Compute in eight threads, and train with four workers, for an hour each: results
             stay right, and memory flat
   vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
@@ -166,6 +168,7 @@ fn main() -> ExitCode {
             Ok(options) => report(release::run(&options)),
             Err(message) => usage_error(&message),
         },
+        "reports" if !wants_help => report(reports::run(&args)),
         "soak" if !wants_help => match soak::Options::parse(&args) {
             Ok(options) => report(soak::run(&options)),
             Err(message) => usage_error(&message),
@@ -186,8 +189,8 @@ fn main() -> ExitCode {
             }
         },
         "test" | "tint" | "book" | "gpus" | "ecosystem" | "mpi" | "pack" | "ports" | "scaling"
-        | "soak" | "validate" | "vulkan" | "release" | "watch" | "web" | "serve" | "test-web"
-        | "help" | "--help" | "-h" => {
+        | "soak" | "validate" | "vulkan" | "release" | "reports" | "watch" | "web" | "serve"
+        | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

@@ -79,7 +79,8 @@ fn lines(Finding { level, text, code, fixes }: &Finding) -> String {
     wrap(&format!("{mark}{text}{code}")) + &fixes.collect::<String>()
 }
 
-/// Prints what was found. Returns whether a GPU can be used and its results are right.
+/// Prints what was found. Returns whether a GPU, or the device that was asked for, can be used and its results are
+/// right.
 pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     if let Some(path) = &arguments.report {
         check_writable(path)?;
@@ -89,7 +90,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
     let mut report = DoctorReport::of_machine()?;
     report.findings.iter().try_for_each(|finding| say(&lines(finding)))?;
-    if let Some(device) = tested_device(arguments.device)?
+    let tested = tested_device(arguments.device)?;
+    if let Some(device) = tested
         && !arguments.quick
     {
         say(&format!("\ntesting {}\n", device.describe()?))?;
@@ -105,7 +107,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
         write(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
         say(&format!("the report was written to {}\n", path.display()))?;
     }
-    Ok(report.is_good())
+    // A device that was asked for may also be a software adapter.
+    let is_usable = report.has_gpu() || (arguments.device.is_some() && tested.is_some());
+    Ok(is_usable && report.has_right_results())
 }
 
 impl DoctorReport {
@@ -235,10 +239,13 @@ impl DoctorReport {
             || !self.refused_kernels.is_empty()
     }
 
-    /// Returns whether there is a usable GPU, and all results are right.
-    fn is_good(&self) -> bool {
-        let has_gpu = self.findings.iter().any(|finding| finding.level == Level::Good);
-        has_gpu && self.self_test.iter().all(|test| test.failures.is_empty())
+    /// Returns whether there is a usable GPU.
+    fn has_gpu(&self) -> bool {
+        self.findings.iter().any(|finding| finding.level == Level::Good)
+    }
+
+    fn has_right_results(&self) -> bool {
+        self.self_test.iter().all(|test| test.failures.is_empty())
     }
 }
 
