@@ -271,7 +271,7 @@ pub fn set_limit(device: &WgslDevice, limit: Option<Limit>) -> Result<(), Memory
 ///
 /// let device = WgslDevice::default();
 /// let (kept, measured) = memory::measure(&device, || Tensor::<Wgsl, 1>::ones([1 << 20], &device).exp())?;
-/// println!("{measured}"); // peak 4 MiB, net change +4 MiB
+/// println!("{measured}"); // peak 4 MiB, net change 4 MiB
 /// # drop(kept);
 /// # Ok::<(), memory::MemoryError>(())
 /// ```

@@ -88,13 +88,26 @@ impl fmt::Display for Growth {
         let Self { op, scope, line, allocations, bytes } = self;
         let sign = if *bytes < 0 { "-" } else { "+" };
         write!(f, "{sign}{}, {allocations:+} tensors: {op}", Bytes(bytes.unsigned_abs()))?;
-        for (word, place) in [("in", &scope[..]), ("by", line)] {
-            if !place.is_empty() {
-                write!(f, " {word} {place}")?;
-            }
-        }
-        Ok(())
+        write_place(f, scope, line)
     }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, scope, line, allocations, bytes } = self;
+        write!(f, "{}, {allocations} tensors: {op}", Bytes(*bytes))?;
+        write_place(f, scope, line)
+    }
+}
+
+/// Writes where an op was called: its scopes and its line, as far as they are known.
+fn write_place(f: &mut fmt::Formatter<'_>, scope: &str, line: &str) -> fmt::Result {
+    for (word, place) in [("in", scope), ("by", line)] {
+        if !place.is_empty() {
+            write!(f, " {word} {place}")?;
+        }
+    }
+    Ok(())
 }
 
 /// The history of a device's memory up to a point in time.
@@ -124,6 +137,43 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns what was held when most memory was in use, the largest first: of several such moments, at the first
+    /// that is kept in `events`.
+    ///
+    /// ```
+    /// use burn::tensor::Tensor;
+    /// use burn_wgsl::{Wgsl, WgslDevice, memory};
+    ///
+    /// let device = WgslDevice::default();
+    /// let recording = memory::record(&device)?;
+    /// let x = Tensor::<Wgsl, 2>::ones([256, 256], &device);
+    /// let _ = x.clone().matmul(x).into_data();
+    /// for holder in recording.snapshot()?.at_peak() {
+    ///     println!("{holder}"); // 256 KiB, 1 tensors: float_matmul
+    /// }
+    /// # Ok::<(), memory::MemoryError>(())
+    /// ```
+    pub fn at_peak(&self) -> Vec<Holder> {
+        // Back from the end, where all that is held is known.
+        let mut in_use: i64 = self.holders.iter().map(|holder| holder.bytes.cast_signed()).sum();
+        let (mut peak, mut since) = (in_use, self.events.len());
+        for (index, event) in self.events.iter().enumerate().rev() {
+            in_use -= event.bytes;
+            if in_use >= peak {
+                (peak, since) = (in_use, index);
+            }
+        }
+        let mut held = self.holders.clone();
+        for event in self.events[since..].iter().rev() {
+            let holder = &mut held[event.holder as usize];
+            holder.bytes = holder.bytes.saturating_add_signed(-event.bytes);
+            holder.allocations = holder.allocations.saturating_add_signed(-event.bytes.signum());
+        }
+        held.retain(|holder| holder.bytes > 0);
+        held.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        held
+    }
+
     /// Returns the snapshot as JSON: the fields of this struct but `usage`.
     pub fn to_json(&self) -> String {
         // Strings and numbers can always be written.

@@ -72,6 +72,43 @@ fn measured_peaks_and_changes_nest() {
 }
 
 #[test]
+fn a_snapshot_lists_what_was_held_at_the_peak() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let before = tensor(3, &device);
+        let recording = memory::record(&device).expect("the device works");
+        let small = {
+            let _scope = scope("small");
+            tensor(2, &device)
+        };
+        let large = {
+            let _scope = scope("large");
+            [tensor(4, &device), tensor(4, &device)]
+        };
+        drop((before, large));
+        let last = {
+            let _scope = scope("last");
+            tensor(5, &device)
+        };
+        let snapshot = recording.snapshot().expect("the device works");
+        let at_peak = snapshot.at_peak();
+        let named: Vec<_> = at_peak
+            .iter()
+            .filter(|holder| !holder.scope.is_empty())
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            named,
+            ["8 MiB, 2 tensors: float_random in large", "2 MiB, 1 tensors: float_random in small"],
+            "{device}"
+        );
+        let bytes: u64 = at_peak.iter().map(|holder| holder.bytes).sum();
+        assert_eq!(bytes, snapshot.usage.in_use + 3 * MIB + 8 * MIB - 5 * MIB, "{device}");
+        drop((small, last));
+    }
+}
+
+#[test]
 fn a_peak_can_be_reset_and_unused_memory_trimmed_to_a_target() {
     let _guard = serial_guard();
     for device in gpus() {

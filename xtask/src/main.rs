@@ -9,6 +9,7 @@ mod cargo_test;
 mod fuzz;
 mod gpus;
 mod mpi;
+mod new;
 mod options;
 mod pack;
 mod packages;
@@ -59,6 +60,7 @@ Commands:
             (needs an MPI library and libclang, and installs them on Debian as root)
   scaling   Simulate the exchange of gradients between up to 1,024 machines
             (needs SimGrid, and installs it on Debian as root)
+  new       Write a program to start from: new FOLDER
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
   release   Make a release: version, changelog, check of the package, commit, tag, notes
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
             report(no_arguments(&command, &args).and_then(|()| workspace::check_all(&command)))
         }
         "mpi" if !wants_help => report(no_arguments(&command, &args).and_then(|()| mpi::run())),
+        "new" if !wants_help => report(new::run(&args)),
         "validate" if !wants_help => {
             report(no_arguments(&command, &args).and_then(|()| validate::run()))
         }
@@ -188,9 +191,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "book" | "gpus" | "ecosystem" | "mpi" | "pack" | "ports" | "scaling"
-        | "soak" | "validate" | "vulkan" | "release" | "reports" | "watch" | "web" | "serve"
-        | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "book" | "gpus" | "ecosystem" | "mpi" | "new" | "pack" | "ports"
+        | "scaling" | "soak" | "validate" | "vulkan" | "release" | "reports" | "watch" | "web"
+        | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
