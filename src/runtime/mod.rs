@@ -680,13 +680,17 @@ impl Runtime {
         state.recorder.dispatch(&self.gpu, plan, &operands)
     }
 
-    /// Returns a slot for the reports of a launch that is recorded at once. Copies them first if all are taken.
+    /// Returns a slot for the reports of a launch that is recorded at once. Copies those before it first if they are many.
     fn slot(&self, state: &mut State, axes: &[IndexedAxis]) -> Result<Slot, RuntimeError> {
         if !CAN_BLOCK && let Some(buffer) = state.reports.forget_lost(self.gpu.failures()) {
             state.recorder.copy_encoder(&self.gpu).clear_buffer(&buffer.raw, 0, None);
         }
-        if state.reports.is_full() {
-            self.copy_reports(state)?;
+        if state.reports.is_due() {
+            let copied = self.copy_reports(state);
+            // Otherwise the next launch tries it again.
+            if state.reports.is_full() {
+                copied?;
+            }
         }
         if let Some(slot) = state.reports.slot(axes) {
             return Ok(slot);

@@ -3,7 +3,7 @@
 //! A kernel cannot panic. Each launch with indices has a slot in the buffer of reports, with a word for each
 //! axis that they address. The kernel writes an index outside the axis to the word
 //! (`shaders/lib/report.wgsl`); of several, the largest when read as unsigned. A readback copies the slots
-//! and clears them, and so does a launch that finds no free slot.
+//! and clears them, and so does a launch after some others.
 //!
 //! Until then, and for good if an index was outside, the launch is in the [`Taint`](super::taint::Taint) of its
 //! results and of all that is computed from them.
@@ -25,6 +25,10 @@ use crate::variables;
 const SLOT_SIZE: u64 = 256;
 /// The number of slots. Slot 0 is never read: it takes all reports if they are switched off.
 const SLOTS: u64 = 1024;
+
+/// The number of launches after which their slots are copied, if no readback does so before. What is computed from them
+/// lists them until their slots are read: a program that reads nothing for many steps would carry long lists along.
+const COPIED_TOGETHER: usize = 32;
 
 /// The most errors that are kept for a program that asks for none.
 const MAX_ERRORS: usize = 64;
@@ -102,6 +106,11 @@ impl Reports {
     /// Returns whether all slots are taken.
     pub fn is_full(&self) -> bool {
         self.launches.len() as u64 + 1 >= SLOTS
+    }
+
+    /// Returns whether the slots are to be copied before the next launch.
+    pub fn is_due(&self) -> bool {
+        self.launches.len() >= COPIED_TOGETHER
     }
 
     /// Returns a slot for a launch of the running op, whose indices address `axes`; `None` if all are taken, or there
@@ -333,7 +342,7 @@ mod tests {
                 taints[i].merge(&taints[i - 1]);
             }
             taints[i].add(launch);
-            assert!(taints[i].reports.lock().len() <= MAX_LISTED + 1);
+            assert!(taints[i].reports.lock().len() <= MAX_LISTED);
         }
         let outcomes = Outcomes::<HostCopy>::default();
         for (i, launch) in launches.iter().enumerate() {
@@ -345,6 +354,28 @@ mod tests {
         assert!(taints[500..].iter().all(failed));
         taints[999].set_returned();
         assert!(outcomes.take_error().is_ok(), "it was returned");
+    }
+
+    /// The parameters of a network, each of which depends on all others after a step.
+    #[test]
+    fn merged_lists_stay_short() {
+        let taints: Vec<Taint> = (0..16).map(|_| Taint::default()).collect();
+        let mut launches = Vec::new();
+        for step in 0..100 {
+            for (i, taint) in taints.iter().enumerate() {
+                launches.push(report(&AXES));
+                taint.merge(&taints[(i + step) % taints.len()]);
+                taint.add(&launches[launches.len() - 1]);
+                assert!(taint.reports.lock().len() <= MAX_LISTED, "step {step}");
+            }
+        }
+        let outcomes = Outcomes::<HostCopy>::default();
+        let (last, others) = launches.split_last().expect("there are launches");
+        others.iter().for_each(|launch| outcomes.finish(launch, Ok(())));
+        let tainted = taints.iter().filter(|taint| taint.check().is_ok() && taint.is_set());
+        assert_eq!(tainted.count(), 1);
+        outcomes.finish(last, last.read(&[7, 0, 0, 0, 0, 0, 0, 0], "device"));
+        assert_eq!(taints.iter().filter(|taint| taint.check().is_err()).count(), 1);
     }
 
     /// Tensors that are gathered from each other: their lists have groups in common.
@@ -374,7 +405,7 @@ mod tests {
         let mut reports =
             Reports { enabled: true, buffer: None, launches: Vec::new(), failures: 0 };
         reports.put_back((1..SLOTS).map(|_| report(&AXES)).collect());
-        assert!(reports.is_full() && reports.slot(&AXES).is_none());
+        assert!(reports.is_full() && reports.is_due() && reports.slot(&AXES).is_none());
         assert_eq!(reports.bytes() + SLOT_SIZE, Reports::BUFFER_SIZE);
     }
 

@@ -175,8 +175,9 @@ impl Taint {
         }
         merged.extend(own);
         if merged.len() > MAX_LISTED {
-            // A chain of launches, each of which would copy the list of those before.
-            let oldest = merged.drain(..MAX_LISTED / 2).collect();
+            // A chain of launches, each of which would copy the list of those before. Two lists may be almost as long
+            // as one may be.
+            let oldest = merged.drain(..merged.len() - MAX_LISTED / 2).collect();
             merged.push(IndexReport::with_group("", &[], oldest));
         }
         *reports = merged;

@@ -56,6 +56,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Compare the times with those of an earlier run, which `--json` wrote
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+
     /// Write one line per measurement as CSV; `-` writes to standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

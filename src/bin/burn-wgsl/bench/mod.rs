@@ -45,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     let workloads = arguments.workloads()?;
     let stdout_is_taken = arguments.stdout_is_taken()?;
     arguments.check_files()?;
+    let earlier = arguments.against.as_deref().map(report::Earlier::read).transpose()?;
     let machine = Machine::current();
     let devices = resolve_devices(&arguments.devices, &machine)?;
     let report = measure(arguments, &workloads, machine, devices);
@@ -59,6 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     }
     if !stdout_is_taken {
         output::print(&report::terminal(&report))?;
+        if let Some(earlier) = &earlier {
+            output::print(&report::against(&report, earlier))?;
+        }
     }
     if report.is_empty() { Err(CliError::NothingMeasured) } else { Ok(()) }
 }

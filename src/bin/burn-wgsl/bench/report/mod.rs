@@ -1,5 +1,6 @@
 //! Report formats: terminal tables, JSON, CSV and an SVG plot.
 
+mod against;
 mod plot;
 mod table;
 
@@ -7,6 +8,7 @@ use super::results::{Measurement, Metrics, Outcome, Report};
 use crate::CliError;
 use crate::output::csv_field;
 
+pub use against::{Earlier, against};
 pub use plot::svg as plot;
 pub use table::terminal;
 
