@@ -109,8 +109,12 @@ mod docs {
     #[cfg(feature = "autodiff")]
     #[doc = include_str!("../docs/debugging.md")]
     struct Debugging;
+    #[doc = include_str!("../docs/devices.md")]
+    struct Devices;
     #[doc = include_str!("../docs/exercises.md")]
     struct Exercises;
+    #[doc = include_str!("../docs/import.md")]
+    struct Import;
     #[cfg(feature = "autodiff")]
     #[doc = include_str!("../docs/kernels.md")]
     struct Kernels;
@@ -118,6 +122,7 @@ mod docs {
     struct Limits;
     #[doc = include_str!("../docs/memory.md")]
     struct Memory;
+    #[cfg(feature = "train")]
     #[doc = include_str!("../docs/mixed-precision.md")]
     struct MixedPrecision;
     #[cfg(feature = "train")]
@@ -125,6 +130,17 @@ mod docs {
     struct Parallel;
     #[doc = include_str!("../docs/profiling.md")]
     struct Profiling;
+    #[doc = include_str!("../docs/reproducibility.md")]
+    struct Reproducibility;
+    #[cfg(feature = "serve")]
+    #[doc = include_str!("../docs/serving.md")]
+    struct Serving;
+    #[cfg(feature = "generate")]
+    #[doc = include_str!("../docs/text.md")]
+    struct Text;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/threads-and-gradients.md")]
+    struct ThreadsAndGradients;
     #[cfg(feature = "train")]
     #[doc = include_str!("../docs/training.md")]
     struct Training;

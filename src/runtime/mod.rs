@@ -680,7 +680,7 @@ impl Runtime {
         state.recorder.dispatch(&self.gpu, plan, &operands)
     }
 
-    /// Returns a slot for the reports of a launch that is recorded at once. Copies those before it first if they are many.
+    /// Returns a slot for the reports of a launch that is recorded at once. Many slots before it are copied first.
     fn slot(&self, state: &mut State, axes: &[IndexedAxis]) -> Result<Slot, RuntimeError> {
         if !CAN_BLOCK && let Some(buffer) = state.reports.forget_lost(self.gpu.failures()) {
             state.recorder.copy_encoder(&self.gpu).clear_buffer(&buffer.raw, 0, None);

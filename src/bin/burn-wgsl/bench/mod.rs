@@ -202,7 +202,11 @@ fn measure_size(
 /// Returns why a workload cannot run on a device, or `None` if no known limit prevents it.
 fn skip_reason(workload: &Workload, cost: &Cost, device: &MeasuredDevice) -> Option<String> {
     if workload.gpu_only && device.is_cpu {
-        return Some("the CPU device uses host memory, so there is nothing to transfer".to_owned());
+        let reason = match workload.suite {
+            Suite::Host => "the CPU device computes while it records",
+            _ => "the CPU device uses host memory, so there is nothing to transfer",
+        };
+        return Some(reason.to_owned());
     }
     if let Some(limit) = device.max_tensor_bytes
         && cost.largest_tensor > limit as f64
