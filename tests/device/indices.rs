@@ -2,6 +2,8 @@
 //! readback.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
 
 use burn::backend::Autodiff;
 use burn::nn::EmbeddingConfig;
@@ -361,22 +363,25 @@ fn errors_are_kept_if_a_later_submission_fails() {
 }
 
 #[test]
-fn a_launch_without_a_slot_is_an_error() {
-    /// The launches that have slots at a time.
-    const SLOTS: usize = 1023;
+fn a_failed_copy_of_slots_loses_no_error() {
+    /// The launches after which their slots are copied.
+    const LAUNCHES: usize = 32;
     let _guard = serial_guard();
     for device in gpus() {
         let runtime = common::runtime_of(&device);
         let (axis, [inside, outside]) = axis_and_indices(&device);
         let select = |index: &Tensor<Wgsl, 1, Int>| axis.clone().select(0, index.clone());
         Wgsl::sync(&device).expect("nothing failed yet");
-        let results: Vec<_> = (0..SLOTS).map(|_| select(&inside)).collect();
+        let results: Vec<_> = (0..LAUNCHES).map(|_| select(&inside)).collect();
         runtime.flush().expect("they are submitted");
         runtime.plan_fault(Fault::Submit, 0);
-        let refused = catch_unwind(AssertUnwindSafe(|| drop(select(&outside)))).is_err();
+        let bad = catch_unwind(AssertUnwindSafe(|| select(&outside)));
         assert!(!runtime.cancel_fault(), "the slots are copied on {device}");
-        assert!(refused, "there is no slot for it on {device}");
-        let _ = Wgsl::sync(&device);
+        if let Ok(bad) = bad {
+            read(bad).expect_err("its index is outside");
+        }
+        // That of the submission, and that of the index.
+        let _ = (Wgsl::sync(&device), Wgsl::sync(&device));
         for _ in 0..3 {
             let error = read(select(&outside)).expect_err("its index is outside");
             assert!(error.contains("index 5000"), "{error}");
@@ -385,6 +390,25 @@ fn a_launch_without_a_slot_is_an_error() {
         for result in results {
             assert_eq!(read(result), Ok(vec![5.0]));
         }
+    }
+}
+
+/// Of a program that reads nothing for many steps.
+#[test]
+fn an_error_is_known_without_a_reading() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let (axis, [_, outside]) = axis_and_indices(&device);
+        let first = Tensor::<Wgsl, 1, Int>::from_ints([0], &device);
+        Wgsl::sync(&device).expect("nothing failed yet");
+        let bad = axis.select(0, outside);
+        // Less than all slots, with time for the device in between.
+        let is_known = (0..500).any(|_| {
+            thread::sleep(Duration::from_millis(2));
+            catch_unwind(AssertUnwindSafe(|| drop(bad.clone().select(0, first.clone())))).is_err()
+        });
+        assert!(is_known, "on {device}");
+        let _ = Wgsl::sync(&device);
     }
 }
 

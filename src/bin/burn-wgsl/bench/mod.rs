@@ -4,6 +4,7 @@
 //! format is produced from the same results (`results`).
 
 mod allreduce;
+mod allreduce_rounds;
 mod arguments;
 mod ceiling;
 mod cost;
