@@ -1,7 +1,7 @@
 //! How long the ranks of an MPI job take for the mean of gradients, as `burn-wgsl bench allreduce` measures it for
 //! threads: `mpirun -n 4 mpi-allreduce --devices cpu --oversubscribe`.
 
-#[path = "../../src/bin/burn-wgsl/bench/allreduce_rounds.rs"]
+#[path = "../../benches/shared/allreduce.rs"]
 mod rounds;
 
 use std::process::ExitCode;

@@ -1,11 +1,14 @@
 //! `burn-wgsl bench allreduce`: how long the workers of `burn_wgsl::parallel` take for the mean of gradients.
 
+#[path = "../../../../benches/shared/allreduce.rs"]
+mod rounds;
+
 use burn_wgsl::WgslDevice;
 use burn_wgsl::parallel::{self, Workers};
 use serde::Serialize;
 
+use self::rounds::measure;
 use super::Arguments;
-use super::allreduce_rounds::measure;
 use crate::CliError;
 use crate::output::{self, dense_table, wrap};
 

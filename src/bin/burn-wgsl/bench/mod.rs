@@ -4,7 +4,6 @@
 //! format is produced from the same results (`results`).
 
 mod allreduce;
-mod allreduce_rounds;
 mod arguments;
 mod ceiling;
 mod cost;
