@@ -112,7 +112,12 @@ fn check_package(flags: &[&str]) -> Result<(), String> {
     let publish = ["publish", "--dry-run", "--locked", "--all-features", "--package", "burn-wgsl"];
     run_command(cargo(&[&publish[..], flags].concat()).current_dir(root()))?;
     let version = current_version(&read(&root().join("Cargo.toml"))?)?;
-    let package = target_dir().join(format!("package/burn-wgsl-{version}.crate"));
+    // Newer releases of Cargo keep a package that is not published apart.
+    let folders = ["package/tmp-crate", "package"].map(|folder| target_dir().join(folder));
+    let mut packages =
+        folders.map(|folder| folder.join(format!("burn-wgsl-{version}.crate"))).into_iter();
+    let package = packages.find(|package| package.exists());
+    let package = package.ok_or("the package is not in the target folder")?;
     let bytes =
         fs::metadata(&package).map_err(|error| format!("{}: {error}", package.display()))?.len();
     println!("{}: {bytes} bytes", package.display());
