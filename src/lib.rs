@@ -113,6 +113,9 @@ mod docs {
     struct Devices;
     #[doc = include_str!("../docs/exercises.md")]
     struct Exercises;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/how-to.md")]
+    struct HowTo;
     #[doc = include_str!("../docs/import.md")]
     struct Import;
     #[cfg(feature = "autodiff")]
