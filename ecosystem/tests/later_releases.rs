@@ -1,6 +1,7 @@
 //! Crates around Burn 0.22 and later.
 
 mod files;
+mod onnx;
 mod replay;
 mod training;
 

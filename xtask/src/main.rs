@@ -53,7 +53,8 @@ Commands:
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
   ports     Check and test the crates for other versions of Burn
-  ecosystem Test crates around Burn: burn-train, burn-store, burn-rl, burn-collective
+  ecosystem Test crates around Burn: burn-train, burn-store, burn-onnx, burn-rl,
+            burn-collective
   watch     Build and test with the newest releases of Burn, wgpu and naga, in a copy of the
             last commit, and write a report (needs the network)
   mpi       Check and test the package for MPI jobs
