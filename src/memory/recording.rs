@@ -38,7 +38,7 @@ pub struct Holder {
     pub scope: String,
     /// The line of the program that called the op, if [`debug::set_lines`](crate::debug::set_lines) is on.
     pub line: &'static str,
-    /// Number of allocations.
+    /// Number of allocations; 0 for those before the recording, which were not counted.
     pub allocations: u64,
     /// Their size in bytes, including padding.
     pub bytes: u64,
@@ -95,7 +95,11 @@ impl fmt::Display for Growth {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { op, scope, line, allocations, bytes } = self;
-        write!(f, "{}, {allocations} tensors: {op}", Bytes(*bytes))?;
+        write!(f, "{}", Bytes(*bytes))?;
+        if *allocations > 0 {
+            write!(f, ", {allocations} tensors")?;
+        }
+        write!(f, ": {op}")?;
         write_place(f, scope, line)
     }
 }
@@ -137,8 +141,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns what was held when most memory was in use, the largest first: of several such moments, at the first
-    /// that is kept in `events`.
+    /// Returns what was held when most memory was in use, the largest first. Of several such moments, it is the first
+    /// one among `events`.
     ///
     /// ```
     /// use burn::tensor::Tensor;
@@ -149,7 +153,7 @@ impl Snapshot {
     /// let x = Tensor::<Wgsl, 2>::ones([256, 256], &device);
     /// let _ = x.clone().matmul(x).into_data();
     /// for holder in recording.snapshot()?.at_peak() {
-    ///     println!("{holder}"); // 256 KiB, 1 tensors: float_matmul
+    ///     println!("{holder}"); // such as: 256 KiB, 1 tensors: float_matmul
     /// }
     /// # Ok::<(), memory::MemoryError>(())
     /// ```
@@ -169,6 +173,8 @@ impl Snapshot {
             holder.bytes = holder.bytes.saturating_add_signed(-event.bytes);
             holder.allocations = holder.allocations.saturating_add_signed(-event.bytes.signum());
         }
+        // Those before the recording were not counted.
+        held[0].allocations = 0;
         held.retain(|holder| holder.bytes > 0);
         held.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         held

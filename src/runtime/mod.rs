@@ -680,15 +680,16 @@ impl Runtime {
         state.recorder.dispatch(&self.gpu, plan, &operands)
     }
 
-    /// Returns a slot for the reports of a launch that is recorded at once. Many slots before it are copied first.
+    /// Returns a slot for the reports of a launch that is recorded at once. Copies the slots before it first, if they
+    /// are due.
     fn slot(&self, state: &mut State, axes: &[IndexedAxis]) -> Result<Slot, RuntimeError> {
         if !CAN_BLOCK && let Some(buffer) = state.reports.forget_lost(self.gpu.failures()) {
             state.recorder.copy_encoder(&self.gpu).clear_buffer(&buffer.raw, 0, None);
         }
         if state.reports.is_due() {
             let copied = self.copy_reports(state);
-            // Otherwise the next launch tries it again.
-            if state.reports.is_full() {
+            // If their launches have kept the slots, and there are others, the next launch tries it again.
+            if state.reports.is_full() || !state.reports.is_due() {
                 copied?;
             }
         }

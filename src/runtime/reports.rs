@@ -3,7 +3,7 @@
 //! A kernel cannot panic. Each launch with indices has a slot in the buffer of reports, with a word for each
 //! axis that they address. The kernel writes an index outside the axis to the word
 //! (`shaders/lib/report.wgsl`); of several, the largest when read as unsigned. A readback copies the slots
-//! and clears them, and so does a launch after some others.
+//! and clears them, and so does a launch after [`COPIED_TOGETHER`] others.
 //!
 //! Until then, and for good if an index was outside, the launch is in the [`Taint`](super::taint::Taint) of its
 //! results and of all that is computed from them.
@@ -16,8 +16,7 @@ use super::gpu::Buffer;
 use super::mapping::Mapping;
 use super::origin::current_op;
 use super::sync::Mutex;
-use super::sync::atomic::Ordering;
-use super::taint::{ERRORS, IndexReport, IndexedAxis};
+use super::taint::{BATCH, IndexReport, IndexedAxis, LaunchBatch};
 use crate::variables;
 
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
@@ -27,8 +26,9 @@ const SLOT_SIZE: u64 = 256;
 const SLOTS: u64 = 1024;
 
 /// The number of launches after which their slots are copied, if no readback does so before. What is computed from them
-/// lists them until their slots are read: a program that reads nothing for many steps would carry long lists along.
-const COPIED_TOGETHER: usize = 32;
+/// lists their batches until the slots are read: without a copy, a program that reads nothing for many steps would
+/// carry long lists along.
+const COPIED_TOGETHER: usize = 512;
 
 /// The most errors that are kept for a program that asks for none.
 const MAX_ERRORS: usize = 64;
@@ -66,6 +66,8 @@ pub(crate) struct Reports {
     buffer: Option<Arc<Buffer>>,
     /// The launch of each slot after slot 0.
     launches: Vec<Arc<IndexReport>>,
+    /// The batch of the last launch, and the number of its launches.
+    batch: Option<(Arc<LaunchBatch>, u32)>,
     /// The number of failures at the last call of [`forget_lost`](Self::forget_lost).
     failures: usize,
 }
@@ -90,7 +92,7 @@ impl Reports {
 
     pub fn new() -> Self {
         let enabled = !variables::INDEX_REPORTS.is_off();
-        Self { enabled, buffer: None, launches: Vec::new(), failures: 0 }
+        Self { enabled, buffer: None, launches: Vec::new(), batch: None, failures: 0 }
     }
 
     /// Returns whether there is a buffer for the slots.
@@ -120,7 +122,12 @@ impl Reports {
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
             return Some(Slot { buffer, offset: 0, report: None });
         }
-        let report = IndexReport::new(current_op(), axes);
+        let (batch, position) = match self.batch.take() {
+            Some((batch, len)) if len < BATCH => (batch, len),
+            _ => (LaunchBatch::new(), 0),
+        };
+        self.batch = Some((batch.clone(), position + 1));
+        let report = IndexReport::new(batch, position, current_op(), axes);
         self.launches.push(report.clone());
         let offset = self.launches.len() as u64 * SLOT_SIZE;
         Some(Slot { buffer, offset, report: Some(report) })
@@ -136,6 +143,8 @@ impl Reports {
     pub fn take(&mut self) -> Option<(Arc<Buffer>, SlotRange, Vec<Arc<IndexReport>>)> {
         let buffer = self.buffer.clone().filter(|_| !self.launches.is_empty())?;
         let range = SlotRange { start: SLOT_SIZE, bytes: self.bytes() };
+        // What is read together is known together.
+        self.batch = None;
         Some((buffer, range, std::mem::take(&mut self.launches)))
     }
 
@@ -152,7 +161,11 @@ impl Reports {
         if std::mem::replace(&mut self.failures, failures) == failures {
             return None;
         }
-        self.launches.clear();
+        // What is lost depends on nothing.
+        for launch in self.launches.drain(..) {
+            launch.finish(Ok(()));
+        }
+        self.batch = None;
         self.buffer.clone()
     }
 }
@@ -239,7 +252,13 @@ impl<C: SlotCopy> Outcomes<C> {
         let mut in_flight = self.in_flight.lock();
         let mapped = in_flight.extract_if(.., |copied| copied.copy.is_mapped());
         let (lost, read) = mapped.partition::<Vec<_>, _>(|copied| is_lost(copied.serial));
-        lost.iter().for_each(|copied| copied.copy.destroy());
+        for copied in &lost {
+            // Their results are lost, too.
+            for launch in &copied.launches {
+                launch.finish(Ok(()));
+            }
+            copied.copy.destroy();
+        }
         read.into_iter().filter_map(|copied| self.read(copied, device)).collect()
     }
 
@@ -268,13 +287,11 @@ impl<C: SlotCopy> Outcomes<C> {
     }
 
     fn finish(&self, report: &Arc<IndexReport>, outcome: Result<(), RuntimeError>) {
-        let failed = outcome.is_err();
-        if report.outcome.set(outcome).is_err() || !failed {
+        if !report.finish(outcome) {
             return;
         }
-        ERRORS.fetch_add(1, Ordering::AcqRel);
         let mut errors = self.errors.lock();
-        errors.retain(|report| !report.is_returned.load(Ordering::Relaxed));
+        errors.retain(|report| !report.is_returned());
         if errors.len() < MAX_ERRORS {
             errors.push(report.clone());
         }
@@ -283,7 +300,7 @@ impl<C: SlotCopy> Outcomes<C> {
     /// Returns the first error that the program was not given.
     pub fn take_error(&self) -> Result<(), RuntimeError> {
         let mut errors = self.errors.lock();
-        errors.retain(|report| !report.is_returned.load(Ordering::Relaxed));
+        errors.retain(|report| !report.is_returned());
         if errors.is_empty() {
             return Ok(());
         }
@@ -295,11 +312,18 @@ impl<C: SlotCopy> Outcomes<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::taint::{MAX_LISTED, Taint};
+    use super::super::taint::Taint;
     use super::*;
 
-    fn report(axes: &[IndexedAxis]) -> Arc<IndexReport> {
-        IndexReport::new("gather", axes)
+    /// Returns launches, in as many batches as they need.
+    fn launches(count: usize) -> Vec<Arc<IndexReport>> {
+        let batches: Vec<_> =
+            (0..count.div_ceil(BATCH as usize)).map(|_| LaunchBatch::new()).collect();
+        let launch = |i: usize| {
+            let batch = batches[i / BATCH as usize].clone();
+            IndexReport::new(batch, i as u32 % BATCH, "gather", &AXES)
+        };
+        (0..count).map(launch).collect()
     }
 
     const AXES: [IndexedAxis; 2] =
@@ -307,42 +331,42 @@ mod tests {
 
     #[test]
     fn taint_stays_until_the_launch_is_known_to_be_clean() {
-        let (good, bad) = (report(&AXES), report(&AXES));
+        let [good, bad] = &launches(2)[..] else { unreachable!("there are two") };
         let (of_both, of_good) = (Taint::default(), Taint::default());
-        of_both.add(&bad);
-        of_both.add(&good);
-        of_both.add(&bad);
-        let numbers: Vec<u64> = of_both.reports.lock().iter().map(|r| r.number).collect();
-        assert_eq!(numbers, [good.number, bad.number]);
-        of_good.add(&good);
+        of_both.add(bad);
+        of_both.add(good);
+        of_both.add(bad);
+        assert_eq!((of_both.len(), of_both.batches()), (2, 1));
+        of_good.add(good);
         let derived = Taint::default();
         derived.merge(&of_both);
         derived.merge(&derived);
         assert!(derived.check().is_ok(), "nothing is known yet");
         let outcomes = Outcomes::<HostCopy>::default();
-        outcomes.finish(&good, good.read(&[0; 8], "device"));
-        outcomes.finish(&bad, bad.read(&[0, 0, 0, 0, 7, 0, 0, 0], "device"));
+        outcomes.finish(good, good.read(&[0; 8], "device"));
+        outcomes.finish(bad, bad.read(&[0, 0, 0, 0, 7, 0, 0, 0], "device"));
         assert!(of_good.check().is_ok());
         for _ in 0..2 {
             let error = derived.check().expect_err("it depends on the launch").to_string();
             assert!(error.contains("gather: index 7 is out of range for axis 1 of size 5"));
         }
-        assert_eq!(derived.reports.lock().len(), 1);
+        assert_eq!(derived.len(), 1);
         assert!(!of_good.is_set());
         derived.set_returned();
         assert!(outcomes.take_error().is_ok(), "it was returned");
     }
 
+    /// A chain of results, each of which depends on all launches before.
     #[test]
-    fn long_lists_are_grouped_without_losing_a_launch() {
-        let launches: Vec<_> = (0..1000).map(|_| report(&AXES)).collect();
+    fn a_long_chain_loses_no_launch() {
+        let launches = launches(1000);
         let taints: Vec<Taint> = launches.iter().map(|_| Taint::default()).collect();
         for (i, launch) in launches.iter().enumerate() {
             if i > 0 {
                 taints[i].merge(&taints[i - 1]);
             }
             taints[i].add(launch);
-            assert!(taints[i].reports.lock().len() <= MAX_LISTED);
+            assert_eq!((taints[i].len() as usize, taints[i].batches()), (i + 1, i / 64 + 1));
         }
         let outcomes = Outcomes::<HostCopy>::default();
         for (i, launch) in launches.iter().enumerate() {
@@ -351,60 +375,65 @@ mod tests {
         }
         let failed = |taint: &Taint| taint.check().is_err();
         assert_eq!(taints.iter().position(failed), Some(500));
-        assert!(taints[500..].iter().all(failed));
+        assert!(taints[500..].iter().all(|taint| failed(taint) && taint.len() == 1));
         taints[999].set_returned();
         assert!(outcomes.take_error().is_ok(), "it was returned");
     }
 
-    /// The parameters of a network, each of which depends on all others after a step.
+    /// The parameters of a network, each of which depends on all others after a step, with slots that are read long
+    /// after their launches.
     #[test]
-    fn merged_lists_stay_short() {
+    fn lists_have_an_entry_for_each_unread_batch() {
+        const UNREAD: usize = 512;
         let taints: Vec<Taint> = (0..16).map(|_| Taint::default()).collect();
-        let mut launches = Vec::new();
-        for step in 0..100 {
-            for (i, taint) in taints.iter().enumerate() {
-                launches.push(report(&AXES));
-                taint.merge(&taints[(i + step) % taints.len()]);
-                taint.add(&launches[launches.len() - 1]);
-                assert!(taint.reports.lock().len() <= MAX_LISTED, "step {step}");
-            }
-        }
+        let launches = launches(100 * taints.len());
         let outcomes = Outcomes::<HostCopy>::default();
+        for (i, launch) in launches.iter().enumerate() {
+            let (step, taint) = (i / taints.len(), &taints[i % taints.len()]);
+            taint.merge(&taints[(i + step) % taints.len()]);
+            taint.add(launch);
+            if i >= UNREAD {
+                outcomes.finish(&launches[i - UNREAD], Ok(()));
+            }
+            assert!(taint.check().is_ok());
+            assert!(taint.batches() <= UNREAD / BATCH as usize + 1, "step {step}");
+        }
         let (last, others) = launches.split_last().expect("there are launches");
         others.iter().for_each(|launch| outcomes.finish(launch, Ok(())));
-        let tainted = taints.iter().filter(|taint| taint.check().is_ok() && taint.is_set());
-        assert_eq!(tainted.count(), 1);
+        assert_eq!(
+            taints.iter().filter(|taint| taint.check().is_ok() && taint.is_set()).count(),
+            1
+        );
         outcomes.finish(last, last.read(&[7, 0, 0, 0, 0, 0, 0, 0], "device"));
         assert_eq!(taints.iter().filter(|taint| taint.check().is_err()).count(), 1);
     }
 
-    /// Tensors that are gathered from each other: their lists have groups in common.
     #[test]
-    fn shared_groups_are_searched_once() {
-        let tensors = [Taint::default(), Taint::default(), Taint::default()];
-        let launches: Vec<_> = (0..3000).map(|_| report(&AXES)).collect();
+    fn the_first_outcome_counts() {
         let outcomes = Outcomes::<HostCopy>::default();
-        for (i, launch) in launches.iter().enumerate() {
-            let (from, to) = (&tensors[i % 3], &tensors[(i + 1) % 3]);
-            assert!(from.check().is_ok() && to.check().is_ok());
-            to.merge(from);
-            to.add(launch);
-        }
-        outcomes.finish(&launches[0], launches[0].read(&[7, 0, 0, 0, 0, 0, 0, 0], "device"));
-        for tensor in &tensors {
-            tensor.check().expect_err("they depend on the first launch");
-            tensor.set_returned();
-        }
-        assert!(outcomes.take_error().is_ok(), "it was returned");
-        launches[1..].iter().for_each(|launch| outcomes.finish(launch, Ok(())));
-        assert!(tensors.iter().all(|tensor| tensor.check().is_err()));
+        let launches = launches(2);
+        outcomes.finish(&launches[0], Ok(()));
+        outcomes.fail(&launches, "device", &"it failed");
+        assert!(launches[0].error().is_none() && launches[1].error().is_some());
+        assert!(outcomes.take_error().is_err() && outcomes.take_error().is_ok());
+    }
+
+    #[test]
+    fn launches_that_are_forgotten_are_clean() {
+        let mut reports = Reports { enabled: true, ..Reports::new() };
+        let launch = launches(1);
+        let taint = Taint::default();
+        taint.add(&launch[0]);
+        reports.put_back(launch);
+        assert!(reports.forget_lost(0).is_none() && taint.is_set());
+        reports.forget_lost(1);
+        assert!(taint.check().is_ok() && !taint.is_set());
     }
 
     #[test]
     fn no_slot_is_behind_the_buffer() {
-        let mut reports =
-            Reports { enabled: true, buffer: None, launches: Vec::new(), failures: 0 };
-        reports.put_back((1..SLOTS).map(|_| report(&AXES)).collect());
+        let mut reports = Reports { enabled: true, ..Reports::new() };
+        reports.put_back(launches(SLOTS as usize - 1));
         assert!(reports.is_full() && reports.is_due() && reports.slot(&AXES).is_none());
         assert_eq!(reports.bytes() + SLOT_SIZE, Reports::BUFFER_SIZE);
     }
@@ -412,7 +441,7 @@ mod tests {
     #[test]
     fn errors_that_were_not_returned_are_taken_once_each() {
         let outcomes = Outcomes::<HostCopy>::default();
-        let launches = [report(&AXES), report(&AXES)];
+        let launches = launches(2);
         outcomes.fail(&launches, "device", &"it failed");
         assert!(outcomes.take_error().is_err());
         assert!(outcomes.take_error().is_err());
@@ -428,8 +457,14 @@ mod schedules {
     use super::super::taint::Taint;
     use super::*;
 
-    const AXES: [IndexedAxis; 1] = [IndexedAxis { axis: 0, size: 4 }];
     const LAUNCHES: usize = 4;
+
+    /// Returns launches of one batch.
+    fn launches<const N: usize>() -> [Arc<IndexReport>; N] {
+        let batch = LaunchBatch::new();
+        let axes = [IndexedAxis { axis: 0, size: 4 }];
+        std::array::from_fn(|i| IndexReport::new(batch.clone(), i as u32, "gather", &axes))
+    }
     const BAD: usize = 1;
 
     /// A copy that is mapped when its submission is complete.
@@ -458,8 +493,7 @@ mod schedules {
     #[test]
     fn errors_stay_with_what_depends_on_them() {
         let schedule = || {
-            let launches: Arc<[_]> =
-                (0..LAUNCHES).map(|_| IndexReport::new("gather", &AXES)).collect();
+            let launches: Arc<[_]> = launches::<LAUNCHES>().into();
             let taints: Arc<[Taint]> = (0..LAUNCHES).map(|_| Taint::default()).collect();
             let outcomes = Arc::new(Outcomes::<TestCopy>::default());
             let mapped: Arc<[_]> =
@@ -524,7 +558,7 @@ mod schedules {
     fn lost_copies_report_nothing() {
         let schedule = || {
             let outcomes = Arc::new(Outcomes::<TestCopy>::default());
-            let launches = [IndexReport::new("gather", &AXES), IndexReport::new("gather", &AXES)];
+            let launches = launches::<2>();
             for (serial, launch) in launches.iter().enumerate() {
                 let is_mapped = Arc::new(AtomicBool::new(true));
                 let copy = TestCopy { bytes: vec![7; SLOT_SIZE as usize], is_mapped };
@@ -537,7 +571,7 @@ mod schedules {
             };
             let read = [read(), read()].map(|thread| thread.join().expect("it does not panic"));
             assert_eq!(read.iter().sum::<usize>(), 1);
-            assert!(launches[0].outcome.get().is_none());
+            assert!(launches[0].error().is_none());
             assert!(launches[1].error().is_some());
         };
         shuttle::check_dfs(schedule, None);
@@ -547,7 +581,8 @@ mod schedules {
     fn taints_can_be_merged_with_each_other() {
         let schedule = || {
             let taints: Arc<[Taint]> = (0..2).map(|_| Taint::default()).collect();
-            taints.iter().for_each(|taint| taint.add(&IndexReport::new("gather", &AXES)));
+            let launches = launches::<2>();
+            taints.iter().zip(&launches).for_each(|(taint, launch)| taint.add(launch));
             let merge = |to: usize, from: usize| {
                 let taints = taints.clone();
                 thread::spawn(move || taints[to].merge(&taints[from]))
@@ -555,7 +590,7 @@ mod schedules {
             for thread in [merge(0, 1), merge(1, 0)] {
                 thread.join().expect("it does not panic");
             }
-            assert!(taints.iter().all(|taint| taint.reports.lock().len() == 2));
+            assert!(taints.iter().all(|taint| taint.len() == 2));
         };
         shuttle::check_dfs(schedule, None);
     }
@@ -565,7 +600,7 @@ mod schedules {
     fn an_error_is_given_once() {
         let schedule = || {
             let outcomes = Arc::new(Outcomes::<HostCopy>::default());
-            let launches = [IndexReport::new("gather", &AXES), IndexReport::new("gather", &AXES)];
+            let launches = launches::<2>();
             let taint = Taint::default();
             taint.add(&launches[0]);
             outcomes.fail(&launches, "device", &"it failed");

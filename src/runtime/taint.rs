@@ -1,16 +1,15 @@
 //! What the contents of memory depend on: launches of which an index may be outside its axis.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::RuntimeError;
 use super::sync::Mutex;
-use super::sync::atomic::{AtomicBool, Ordering};
+use super::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The most launches and groups that a taint lists.
-pub(super) const MAX_LISTED: usize = 64;
+/// The number of launches of a batch: the bits of a word.
+pub(super) const BATCH: u32 = u64::BITS;
 
 /// An axis that the indices of a kernel address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,89 +20,109 @@ pub struct IndexedAxis {
     pub size: usize,
 }
 
-/// The number of errors so far, in all of the process.
-pub(super) static ERRORS: AtomicU64 = AtomicU64::new(0);
+/// Launches with indices, up to [`BATCH`] in a row, and what is known of each. A bit stands for a launch.
+#[derive(Debug)]
+pub(crate) struct LaunchBatch {
+    /// Its number among all of the process: batches of a device are ordered by it.
+    number: u64,
+    /// The launches whose slots were read.
+    known: AtomicU64,
+    /// Those of them that had an index outside its axis, or whose slots could not be read.
+    failed: AtomicU64,
+    /// Those of which the program was given the error.
+    returned: AtomicU64,
+    errors: Mutex<Vec<(u64, RuntimeError)>>,
+}
 
-/// A launch with indices, or a group of them.
-///
-/// Groups share launches and other groups: to visit each of them once, they remember what was found.
+impl LaunchBatch {
+    pub fn new() -> Arc<Self> {
+        static BATCHES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        Arc::new(Self {
+            number: BATCHES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            known: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+            errors: Mutex::default(),
+        })
+    }
+
+    /// Notes the outcome of a launch. The first one counts. Returns whether this is the first, and an error.
+    fn finish(&self, bit: u64, outcome: Result<(), RuntimeError>) -> bool {
+        let mut errors = self.errors.lock();
+        if self.known.load(Ordering::Relaxed) & bit != 0 {
+            return false;
+        }
+        let failed = outcome.is_err();
+        if let Err(error) = outcome {
+            errors.push((bit, error));
+            self.failed.fetch_or(bit, Ordering::Release);
+        }
+        // Last: a launch that is known, and has not failed, is clean.
+        self.known.fetch_or(bit, Ordering::Release);
+        failed
+    }
+
+    /// Returns those of some launches that are not known to be clean.
+    fn unclean(&self, bits: u64) -> u64 {
+        let known = self.known.load(Ordering::Acquire);
+        bits & !(known & !self.failed.load(Ordering::Acquire))
+    }
+
+    /// Returns an error of some launches, if one is known.
+    fn error(&self, bits: u64) -> Option<RuntimeError> {
+        if self.failed.load(Ordering::Acquire) & bits == 0 {
+            return None;
+        }
+        let errors = self.errors.lock();
+        errors.iter().find(|(bit, _)| bit & bits != 0).map(|(_, error)| error.clone())
+    }
+
+    /// Notes that the program was given the errors of some launches.
+    fn set_returned(&self, bits: u64) {
+        let failed = self.failed.load(Ordering::Acquire);
+        self.returned.fetch_or(bits & failed, Ordering::Relaxed);
+    }
+}
+
+/// A launch with indices.
 #[derive(Debug)]
 pub(crate) struct IndexReport {
-    /// Its number among all of the process.
-    pub number: u64,
+    batch: Arc<LaunchBatch>,
+    /// Its bit in the batch.
+    bit: u64,
     op: &'static str,
     axes: SmallVec<[IndexedAxis; 2]>,
-    /// The launches and groups of a group.
-    group: Vec<Arc<IndexReport>>,
-    /// Set when the slot of the launch was read; of a group, when it is known to be clean or to have an error.
-    pub outcome: OnceLock<Result<(), RuntimeError>>,
-    /// The number of errors when the group was found to have none, plus one.
-    searched: AtomicU64,
-    /// Whether the program was given the error.
-    pub is_returned: AtomicBool,
-    /// The number of errors when those of the group were marked as given, plus one.
-    returned: AtomicU64,
 }
 
 impl IndexReport {
-    pub fn new(op: &'static str, axes: &[IndexedAxis]) -> Arc<Self> {
-        Self::with_group(op, axes, Vec::new())
+    /// Creates the launch of a position in a batch.
+    pub fn new(
+        batch: Arc<LaunchBatch>,
+        position: u32,
+        op: &'static str,
+        axes: &[IndexedAxis],
+    ) -> Arc<Self> {
+        Arc::new(Self { batch, bit: 1 << position, op, axes: axes.into() })
     }
 
-    fn with_group(op: &'static str, axes: &[IndexedAxis], group: Vec<Arc<Self>>) -> Arc<Self> {
-        static REPORTS: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self {
-            number: REPORTS.fetch_add(1, Ordering::Relaxed),
-            op,
-            axes: axes.into(),
-            group,
-            outcome: OnceLock::new(),
-            searched: AtomicU64::new(0),
-            is_returned: AtomicBool::new(false),
-            returned: AtomicU64::new(0),
-        })
+    /// Notes what its slot says. The first outcome counts. Returns whether this is the first, and an error.
+    pub fn finish(&self, outcome: Result<(), RuntimeError>) -> bool {
+        self.batch.finish(self.bit, outcome)
     }
 
     /// Returns the error, if the launch is known to have one.
     pub fn error(&self) -> Option<RuntimeError> {
-        if let Some(outcome) = self.outcome.get() {
-            return outcome.as_ref().err().cloned();
-        }
-        if self.group.is_empty() {
-            return None;
-        }
-        let errors = ERRORS.load(Ordering::Acquire) + 1;
-        if self.searched.load(Ordering::Acquire) == errors {
-            return None;
-        }
-        let error = self.group.iter().find_map(|report| report.error());
-        match &error {
-            Some(error) => drop(self.outcome.set(Err(error.clone()))),
-            None => self.searched.store(errors, Ordering::Release),
-        }
-        error
+        self.batch.error(self.bit)
     }
 
-    fn is_clean(&self) -> bool {
-        if let Some(outcome) = self.outcome.get() {
-            return outcome.is_ok();
-        }
-        // The latest are the last to be read.
-        let is_clean = !self.group.is_empty() && self.group.iter().rev().all(|r| r.is_clean());
-        if is_clean {
-            let _ = self.outcome.set(Ok(()));
-        }
-        is_clean
+    /// Returns whether the program was given the error.
+    pub fn is_returned(&self) -> bool {
+        self.batch.returned.load(Ordering::Relaxed) & self.bit != 0
     }
 
-    /// Notes that the program was given the errors.
+    /// Notes that the program was given the error.
     pub fn set_returned(&self) {
-        self.is_returned.store(true, Ordering::Relaxed);
-        let errors = ERRORS.load(Ordering::Acquire) + 1;
-        if !self.group.is_empty() && self.returned.swap(errors, Ordering::AcqRel) != errors {
-            let failed = self.group.iter().filter(|report| report.error().is_some());
-            failed.for_each(|report| report.set_returned());
-        }
+        self.batch.set_returned(self.bit);
     }
 
     /// Returns the error in the words of a slot, if there is one. `device` is the name of the device.
@@ -121,14 +140,21 @@ impl IndexReport {
     }
 }
 
+/// Some launches of a batch.
+#[derive(Debug, Clone)]
+struct Launches {
+    batch: Arc<LaunchBatch>,
+    bits: u64,
+}
+
 /// The launches with indices on which the contents of memory depend, without those that are known to have had none
-/// outside.
+/// outside. It has as many entries as there are batches whose slots were not read.
 #[derive(Debug, Default)]
 pub(crate) struct Taint {
     /// Whether the list may have entries. Most memory has none.
     is_set: AtomicBool,
-    /// Ordered by their numbers.
-    pub reports: Mutex<SmallVec<[Arc<IndexReport>; 2]>>,
+    /// Ordered by the numbers of the batches.
+    entries: Mutex<SmallVec<[Launches; 2]>>,
 }
 
 impl Taint {
@@ -138,8 +164,8 @@ impl Taint {
     }
 
     /// Adds a launch.
-    pub fn add(&self, report: &Arc<IndexReport>) {
-        self.add_all(std::slice::from_ref(report));
+    pub fn add(&self, report: &IndexReport) {
+        self.add_all([Launches { batch: report.batch.clone(), bits: report.bit }]);
     }
 
     /// Adds all launches of another taint.
@@ -147,41 +173,25 @@ impl Taint {
         if !other.is_set() || std::ptr::eq(self, other) {
             return;
         }
+        // Without the other lock while they are added: two taints may be merged with each other.
         let others = {
-            let mut others = other.reports.lock();
-            others.retain(|report| !report.is_clean());
+            let mut others = other.entries.lock();
+            retain_unclean(&mut others);
             others.clone()
         };
-        // Without the other lock: two taints may be merged with each other.
-        self.add_all(&others);
+        self.add_all(others);
     }
 
-    /// Adds launches, ordered by their numbers.
-    fn add_all(&self, others: &[Arc<IndexReport>]) {
-        if others.is_empty() {
-            return;
-        }
-        let mut reports = self.reports.lock();
-        let mut merged = SmallVec::with_capacity(reports.len() + others.len());
-        let (mut own, mut others) = (reports.drain(..).peekable(), others.iter().peekable());
-        while let Some(other) = others.peek() {
-            match own.next_if(|report| report.number <= other.number) {
-                Some(report) => {
-                    others.next_if(|other| other.number == report.number);
-                    merged.push(report);
-                }
-                None => merged.extend(others.next().cloned()),
+    fn add_all(&self, others: impl IntoIterator<Item = Launches>) {
+        let mut entries = self.entries.lock();
+        for Launches { batch, bits } in others {
+            // Most often it is among the last.
+            match entries.iter().rposition(|entry| entry.batch.number <= batch.number) {
+                Some(at) if entries[at].batch.number == batch.number => entries[at].bits |= bits,
+                before => entries.insert(before.map_or(0, |at| at + 1), Launches { batch, bits }),
             }
         }
-        merged.extend(own);
-        if merged.len() > MAX_LISTED {
-            // A chain of launches, each of which would copy the list of those before. Two lists may be almost as long
-            // as one may be.
-            let oldest = merged.drain(..merged.len() - MAX_LISTED / 2).collect();
-            merged.push(IndexReport::with_group("", &[], oldest));
-        }
-        *reports = merged;
-        self.is_set.store(true, Ordering::Release);
+        self.is_set.store(!entries.is_empty(), Ordering::Release);
     }
 
     /// Becomes equal to another taint.
@@ -189,10 +199,10 @@ impl Taint {
         if !self.is_set() && !other.is_set() {
             return;
         }
-        let others = other.reports.lock().clone();
-        let mut reports = self.reports.lock();
+        let others = other.entries.lock().clone();
+        let mut entries = self.entries.lock();
         self.is_set.store(!others.is_empty(), Ordering::Release);
-        *reports = others;
+        *entries = others;
     }
 
     /// Returns the error of a launch that had an index outside its axis.
@@ -200,15 +210,34 @@ impl Taint {
         if !self.is_set() {
             return Ok(());
         }
-        let mut reports = self.reports.lock();
-        reports.retain(|report| !report.is_clean());
-        self.is_set.store(!reports.is_empty(), Ordering::Release);
-        reports.iter().find_map(|report| report.error()).map_or(Ok(()), Err)
+        let mut entries = self.entries.lock();
+        retain_unclean(&mut entries);
+        self.is_set.store(!entries.is_empty(), Ordering::Release);
+        entries.iter().find_map(|entry| entry.batch.error(entry.bits)).map_or(Ok(()), Err)
     }
 
     /// Notes that the program was given the errors.
     pub fn set_returned(&self) {
-        let reports = self.reports.lock();
-        reports.iter().filter(|report| report.error().is_some()).for_each(|r| r.set_returned());
+        self.entries.lock().iter().for_each(|entry| entry.batch.set_returned(entry.bits));
     }
+
+    /// Returns the number of launches.
+    #[cfg(test)]
+    pub fn len(&self) -> u32 {
+        self.entries.lock().iter().map(|entry| entry.bits.count_ones()).sum()
+    }
+
+    /// Returns the number of batches that the list refers to.
+    #[cfg(test)]
+    pub fn batches(&self) -> usize {
+        self.entries.lock().len()
+    }
+}
+
+/// Removes the launches that are known to be clean.
+fn retain_unclean(entries: &mut SmallVec<[Launches; 2]>) {
+    entries.retain(|entry| {
+        entry.bits = entry.batch.unclean(entry.bits);
+        entry.bits != 0
+    });
 }

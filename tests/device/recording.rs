@@ -92,6 +92,9 @@ fn a_snapshot_lists_what_was_held_at_the_peak() {
         };
         let snapshot = recording.snapshot().expect("the device works");
         let at_peak = snapshot.at_peak();
+        let earlier = at_peak.iter().find(|holder| holder.scope.is_empty());
+        let earlier = earlier.map(ToString::to_string).unwrap_or_default();
+        assert!(earlier.ends_with("iB: before the recording"), "{earlier}");
         let named: Vec<_> = at_peak
             .iter()
             .filter(|holder| !holder.scope.is_empty())

@@ -2,7 +2,7 @@
 //! release.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use semver::Version;
@@ -114,9 +114,9 @@ fn check_package(flags: &[&str]) -> Result<(), String> {
     let version = current_version(&read(&root().join("Cargo.toml"))?)?;
     // Newer releases of Cargo keep a package that is not published apart.
     let folders = ["package/tmp-crate", "package"].map(|folder| target_dir().join(folder));
-    let mut packages =
-        folders.map(|folder| folder.join(format!("burn-wgsl-{version}.crate"))).into_iter();
-    let package = packages.find(|package| package.exists());
+    let packages = folders.map(|folder| folder.join(format!("burn-wgsl-{version}.crate")));
+    let changed = |package: &PathBuf| fs::metadata(package).and_then(|it| it.modified()).ok();
+    let package = packages.into_iter().filter(|package| package.exists()).max_by_key(changed);
     let package = package.ok_or("the package is not in the target folder")?;
     let bytes =
         fs::metadata(&package).map_err(|error| format!("{}: {error}", package.display()))?.len();

@@ -1,5 +1,6 @@
 //! `cargo xtask reports`: the reports of `burn-wgsl doctor` as rows of the table in `docs/gpus.md`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -38,8 +39,8 @@ struct Row {
     gpu: String,
     system: String,
     results: String,
-    gflops: f64,
-    gigabytes: f64,
+    gflops: String,
+    gigabytes: String,
 }
 
 impl Row {
@@ -53,18 +54,25 @@ impl Row {
             );
         };
         let devices = report["devices"]["devices"].as_array().map_or(&[][..], Vec::as_slice);
-        let device = devices.iter().find(|device| text(&device["name"]) == gpu);
+        // A GPU may be listed with several APIs.
+        let is_tested = |device: &&Value| {
+            text(&device["name"]) == gpu && tested.ends_with(&format!("{}]", text(&device["api"])))
+        };
+        let device = devices.iter().find(is_tested);
         let device = device.ok_or_else(|| format!("the report does not list {gpu}"))?;
         let named = [&report["system"]["distribution"], &report["machine"]["os"]];
         let os = named.iter().find_map(|name| name.as_str()).unwrap_or("unknown system");
-        let speed = |name: &str, unit: f64| report["speed"][name].as_f64().unwrap_or(0.0) / unit;
+        let speed = |name: &str, digits: usize| {
+            let rate = report["speed"][name].as_f64();
+            rate.map_or_else(String::new, |rate| format!("{:.digits$}", rate / 1e9))
+        };
         let driver = format!("{} {}", text(&device["driver"]), text(&device["driver_info"]));
         Ok(Self {
             gpu: gpu.to_owned(),
             system: format!("{}, {}, {os}", driver.trim(), text(&device["api"])),
             results: results(report),
-            gflops: speed("flops_per_second", 1e9),
-            gigabytes: speed("bytes_per_second", 1e9),
+            gflops: speed("flops_per_second", 0),
+            gigabytes: speed("bytes_per_second", 1),
         })
     }
 
@@ -76,7 +84,7 @@ impl Row {
     /// Returns the row as a line.
     fn line(&self) -> String {
         let Self { results, gflops, gigabytes, .. } = self;
-        format!("{} {results} | {gflops:.0} | {gigabytes:.1} |\n", self.key())
+        format!("{} {results} | {gflops} | {gigabytes} |\n", self.key())
     }
 }
 
@@ -88,9 +96,11 @@ fn results(report: &Value) -> String {
     for test in tests {
         let dtype = test["dtype"].as_str().unwrap_or_default();
         cases.push(format!("{} of {dtype}", test["cases"]));
-        for failure in test["failures"].as_array().map_or(&[][..], Vec::as_slice) {
-            let op = failure["op"].as_str().unwrap_or("an op without a name");
-            let _ = write!(wrong, "; wrong: {} in {dtype}", op.replace('|', "/"));
+        let failures = test["failures"].as_array().map_or(&[][..], Vec::as_slice);
+        let ops = failures.iter().map(|failure| failure["op"].as_str().unwrap_or("another op"));
+        let ops: BTreeSet<String> = ops.map(|op| op.replace('|', "/")).collect();
+        for op in ops {
+            let _ = write!(wrong, "; wrong: {op} in {dtype}");
         }
     }
     let verdict = if wrong.is_empty() && !cases.is_empty() { "good" } else { "not good" };
@@ -124,7 +134,7 @@ mod tests {
             "machine": { "os": "linux" },
             "system": { "distribution": null },
             "devices": { "devices": [
-                { "name": "other", "api": "Vulkan", "driver": "x", "driver_info": "1" },
+                { "name": "Card [8 GB]", "api": "Direct3D 12", "driver": "x", "driver_info": "1" },
                 { "name": "Card [8 GB]", "api": "Vulkan", "driver": "radv", "driver_info": "Mesa 25" },
             ] },
             "device": "Card [8 GB] [gpu:0, Vulkan]",
@@ -141,7 +151,8 @@ mod tests {
         let once = with_row(&page, &row).expect("there is a table");
         let line = "| Card [8 GB] | radv Mesa 25, Vulkan, linux | good: 639 of f32 (version 0.1.0) | 61400 | 800.2 |\n";
         assert_eq!(once, format!("# GPUs\n\n{RULE}{line}| other | | not reported | | |\n\nEnd.\n"));
-        let wrong = Row::new(&report(&json!([{ "op": "a|b" }]))).expect("it is a report");
+        let wrong =
+            Row::new(&report(&json!([{ "op": "a|b" }, { "op": "a|b" }]))).expect("it is a report");
         let twice = with_row(&once, &wrong).expect("there is a table");
         assert_eq!(twice.lines().count(), once.lines().count());
         assert!(twice.contains("| not good: 639 of f32; wrong: a/b in f32 (version"), "{twice}");

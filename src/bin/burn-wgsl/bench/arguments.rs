@@ -157,6 +157,19 @@ impl Arguments {
         }
     }
 
+    /// Checks that `--against` has a table to print.
+    pub fn check_against(&self) -> Result<(), CliError> {
+        let message = match self.suite {
+            _ if self.against.is_none() => return Ok(()),
+            Suite::Loader | Suite::Allreduce => "--against cannot be used with this suite",
+            _ if self.stdout_is_taken()? => {
+                "--against prints a table; write --json, --csv and --plot to files"
+            }
+            _ => return Ok(()),
+        };
+        Err(CliError::Usage(message.to_owned()))
+    }
+
     /// Checks before any measurement that the report files can be created.
     pub fn check_files(&self) -> Result<(), CliError> {
         let mut files = [&self.json, &self.csv, &self.plot].into_iter().flatten();
@@ -187,10 +200,11 @@ mod tests {
         match parse(line) {
             Err(message) => message,
             Ok(arguments) => {
+                let against = arguments.check_against();
                 match (arguments.workloads(), arguments.stdout_is_taken(), arguments.check_files())
                 {
                     (Err(error), ..) | (_, Err(error), _) | (_, _, Err(error)) => error.to_string(),
-                    _ => panic!("`{line}` was accepted"),
+                    _ => against.expect_err("the line is wrong").to_string(),
                 }
             }
         }
@@ -238,6 +252,8 @@ mod tests {
             ("matmul --rounds 0", "1..=10000"),
             ("matmul --device fpga", "Devices here"),
             ("matmul --json - --csv -", "only one of"),
+            ("matmul --json - --against x.json", "prints a table"),
+            ("loader --against x.json", "this suite"),
             ("matmul --json no/such/folder/x.json", "the directory no/such/folder does not exist"),
         ] {
             let message = error_of(line);

@@ -37,6 +37,7 @@ use workload::{Suite, Workload};
 
 /// Measures the workloads on the command line and writes the reports.
 pub fn run(arguments: &Arguments) -> Result<(), CliError> {
+    arguments.check_against()?;
     match arguments.suite {
         Suite::Loader => return loader::run(arguments),
         Suite::Allreduce => return allreduce::run(arguments),
