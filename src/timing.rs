@@ -57,6 +57,17 @@ fn quantile(sorted: &[f64], fraction: f64) -> f64 {
 }
 
 /// The time of a run: see [`time`]. Displayed as `1.23 ms (1.20 to 1.31 in 15 samples of 8 runs)`.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let device = WgslDevice::default();
+/// let x = Tensor::<Wgsl, 2>::ones([64, 64], &device);
+/// let timing = burn_wgsl::time(&device, || x.clone().matmul(x.clone()))?;
+/// println!("{:.1} GFLOP/s", 2e-9 * 64f64.powi(3) / timing.seconds.median);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// The first run, which compiles kernels.

@@ -49,6 +49,12 @@ pub fn fallbacks_on_thread() -> u64 {
 }
 
 /// Resets the counts of [`fallbacks`] to zero.
+///
+/// ```standalone_crate
+/// burn_wgsl::reset_fallbacks();
+/// // A step of the program.
+/// assert!(burn_wgsl::fallbacks().is_empty(), "no op ran on the CPU");
+/// ```
 pub fn reset_fallbacks() {
     COUNTS.lock().clear();
 }

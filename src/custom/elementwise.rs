@@ -36,6 +36,21 @@ pub struct Unary {
 }
 
 /// An elementwise expression of two float tensors, which broadcast: see [`Unary`].
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use burn_wgsl::custom::Binary;
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// static HYPOTENUSE: Binary = Binary::new("hypotenuse", "sqrt(a * a + b * b)", f64::hypot);
+///
+/// let device = WgslDevice::default();
+/// let legs = [[3.0], [5.0]].map(|leg| Tensor::<Wgsl, 1>::from_floats(leg, &device));
+/// let [a, b] = legs;
+/// let y = HYPOTENUSE.apply(a, b + 7.0)?;
+/// assert!((y.into_scalar() - 12.369_317).abs() < 1e-4);
+/// # Ok::<(), burn_wgsl::custom::KernelError>(())
+/// ```
 #[derive(Debug)]
 pub struct Binary {
     row: Row,

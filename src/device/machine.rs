@@ -163,6 +163,12 @@ pub fn on_thread() -> Option<WgslDevice> {
 /// Returns the device that [`WgslDevice::Auto`] selects in this process without [`set_default`] and [`use_on_thread`],
 /// and the reason.
 ///
+/// ```
+/// let automatic = burn_wgsl::device::automatic()?;
+/// println!("{}: {}", automatic.device, automatic.reason);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
 /// # Errors
 ///
 /// Returns an error if `BURN_WGSL_DEVICE` is not a device selector or selects a device that does
@@ -192,6 +198,16 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// Suppresses the message on standard error if `auto` becomes the CPU because there is no usable
 /// GPU, or allows it again. For programs with a message of their own: [`Automatic::no_usable_gpu`]
 /// says when it is needed.
+///
+/// ```standalone_crate
+/// use burn_wgsl::device::{automatic, set_quiet};
+///
+/// set_quiet(true);
+/// if automatic()?.no_usable_gpu {
+///     eprintln!("No GPU: this takes an hour.");
+/// }
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
 pub fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }

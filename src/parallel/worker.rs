@@ -23,6 +23,24 @@ use crate::device::WgslDevice;
 use crate::train::Sampler;
 
 /// A worker of a run. Its program calls the methods that exchange values in the same order as those of the others.
+///
+/// ```
+/// use burn_wgsl::parallel::{self, ParallelError, Workers};
+///
+/// let workers: Workers = "cpu,cpu".parse()?;
+/// let results = parallel::run(workers.oversubscribed(true), |worker| {
+///     worker.agree("the number of items", 101)?;
+///     // Its part of the items, and the sum of the counts of all workers.
+///     let even = worker.range(101).filter(|item| item % 2 == 0).count();
+///     let sum = worker.sum(&[even as f64])?;
+///     if worker.is_first() {
+///         println!("{} of 101 items are even", sum[0]);
+///     }
+///     Ok::<_, ParallelError>(sum[0])
+/// })?;
+/// assert_eq!(results, [51.0, 51.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Worker {
     peers: Arc<Peers>,
     /// The part of a batch of each worker; they add up to 1.

@@ -48,6 +48,33 @@ impl LoaderConfig {
 }
 
 /// Where a loader is: what a checkpoint of a run saves. Equal positions of equal data give equal batches.
+///
+/// ```
+/// use burn::data::{dataloader::batcher::Batcher, dataset::InMemDataset};
+/// use burn_wgsl::train::{Loader, LoaderConfig, LoaderError, Shuffled};
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// struct Items;
+///
+/// impl Batcher<Wgsl, u32, Vec<u32>> for Items {
+///     fn batch(&self, items: Vec<u32>, _: &WgslDevice) -> Vec<u32> {
+///         items
+///     }
+/// }
+///
+/// let loader = || -> Result<Loader<Wgsl, u32, Vec<u32>>, LoaderError> {
+///     let data = InMemDataset::new((0..10).collect());
+///     Loader::new(data, Items, &WgslDevice::Cpu, LoaderConfig::new(4))?
+///         .with_sampler(Shuffled { seed: 1 })
+/// };
+/// let first = loader()?;
+/// first.batches().next().unwrap()?;
+/// let position = first.position(); // of a checkpoint
+/// let resumed = loader()?;
+/// resumed.resume(position)?;
+/// assert_eq!(resumed.batches().next().unwrap()?, first.batches().next().unwrap()?);
+/// # Ok::<(), LoaderError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The seed of the sampler.

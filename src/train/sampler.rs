@@ -45,6 +45,16 @@ pub struct Shuffled {
 }
 
 /// Items drawn with replacement, in proportion to weights.
+///
+/// ```
+/// use burn_wgsl::train::{Sampler, Weighted};
+///
+/// // The third of three items, three times as often as the second.
+/// let sampler = Weighted::new(vec![0.0, 1.0, 3.0], 100, 7);
+/// let epoch = sampler.epoch(3, 4, 0);
+/// assert_eq!(epoch.len(), 100);
+/// assert!(epoch.iter().all(|&item| item > 0));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Weighted {
     seed: u64,
@@ -53,6 +63,15 @@ pub struct Weighted {
 }
 
 /// Batches of items of similar length, in random order: padding wastes less. The lengths are in any unit.
+///
+/// ```
+/// use burn_wgsl::train::{Bucketed, Sampler};
+///
+/// let lengths = [3, 50, 4, 60];
+/// let order = Bucketed::new(lengths, 7).epoch(4, 2, 0);
+/// // The two short ones are a batch, and the two long ones.
+/// assert_eq!(lengths[order[0]] < 10, lengths[order[1]] < 10);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Bucketed {
     seed: u64,
@@ -188,6 +207,29 @@ thread_local! {
 /// Returns a seed for random changes of an item, such as augmentation. Within `Dataset::get`, it depends on the
 /// sampler's seed, the epoch and the item's place in the epoch; within `Batcher::batch`, on the place of the first
 /// item of the batch. It does not depend on the worker that loads the item. Elsewhere, it is 0.
+///
+/// ```
+/// use burn::data::dataset::Dataset;
+/// use burn_wgsl::train::item_seed;
+///
+/// /// Rows, of which each second one on average is mirrored.
+/// struct Mirrored(Vec<[u8; 4]>);
+///
+/// impl Dataset<[u8; 4]> for Mirrored {
+///     fn get(&self, index: usize) -> Option<[u8; 4]> {
+///         let mut row = *self.0.get(index)?;
+///         if item_seed() % 2 == 1 {
+///             row.reverse();
+///         }
+///         Some(row)
+///     }
+///
+///     fn len(&self) -> usize {
+///         self.0.len()
+///     }
+/// }
+/// assert_eq!(Mirrored(vec![[1, 2, 3, 4]]).len(), 1);
+/// ```
 pub fn item_seed() -> u64 {
     ITEM_SEED.get()
 }
