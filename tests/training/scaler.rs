@@ -613,9 +613,10 @@ fn an_infinity_is_found_in_any_of_many_tensors() {
             45.. => 44,
             _ => 7,
         };
-        let expected = tensors.len().div_ceil(per_launch) + 1;
+        let tests = tensors.len().div_ceil(per_launch);
         let launches = counts.launches.load(Ordering::Relaxed);
-        assert_eq!(launches, expected, "launches on {device}");
+        // The last one, which combines the results, is pending: a wait of another thread may compute it.
+        assert!([tests, tests + 1].contains(&launches), "{launches} launches on {device}");
     }
 }
 
