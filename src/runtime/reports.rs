@@ -453,7 +453,7 @@ mod tests {
 mod schedules {
     use shuttle::thread;
 
-    use super::super::sync::atomic::AtomicBool;
+    use super::super::sync::atomic::{AtomicBool, Ordering};
     use super::super::taint::Taint;
     use super::*;
 
