@@ -16,7 +16,7 @@ use super::gpu::Buffer;
 use super::mapping::Mapping;
 use super::origin::current_op;
 use super::sync::Mutex;
-use super::taint::{BATCH, IndexReport, IndexedAxis, LaunchBatch};
+use super::taint::{IndexReport, IndexedAxis};
 use crate::variables;
 
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
@@ -66,8 +66,6 @@ pub(crate) struct Reports {
     buffer: Option<Arc<Buffer>>,
     /// The launch of each slot after slot 0.
     launches: Vec<Arc<IndexReport>>,
-    /// The batch of the last launch, and the number of its launches.
-    batch: Option<(Arc<LaunchBatch>, u32)>,
     /// The number of failures at the last call of [`forget_lost`](Self::forget_lost).
     failures: usize,
 }
@@ -92,7 +90,7 @@ impl Reports {
 
     pub fn new() -> Self {
         let enabled = !variables::INDEX_REPORTS.is_off();
-        Self { enabled, buffer: None, launches: Vec::new(), batch: None, failures: 0 }
+        Self { enabled, buffer: None, launches: Vec::new(), failures: 0 }
     }
 
     /// Returns whether there is a buffer for the slots.
@@ -122,12 +120,7 @@ impl Reports {
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
             return Some(Slot { buffer, offset: 0, report: None });
         }
-        let (batch, position) = match self.batch.take() {
-            Some((batch, len)) if len < BATCH => (batch, len),
-            _ => (LaunchBatch::new(), 0),
-        };
-        self.batch = Some((batch.clone(), position + 1));
-        let report = IndexReport::new(batch, position, current_op(), axes);
+        let report = IndexReport::new(self.launches.last().map(|last| &**last), current_op(), axes);
         self.launches.push(report.clone());
         let offset = self.launches.len() as u64 * SLOT_SIZE;
         Some(Slot { buffer, offset, report: Some(report) })
@@ -143,8 +136,6 @@ impl Reports {
     pub fn take(&mut self) -> Option<(Arc<Buffer>, SlotRange, Vec<Arc<IndexReport>>)> {
         let buffer = self.buffer.clone().filter(|_| !self.launches.is_empty())?;
         let range = SlotRange { start: SLOT_SIZE, bytes: self.bytes() };
-        // What is read together is known together.
-        self.batch = None;
         Some((buffer, range, std::mem::take(&mut self.launches)))
     }
 
@@ -161,11 +152,10 @@ impl Reports {
         if std::mem::replace(&mut self.failures, failures) == failures {
             return None;
         }
-        // What is lost depends on nothing.
+        // Their results are errors without an index.
         for launch in self.launches.drain(..) {
             launch.finish(Ok(()));
         }
-        self.batch = None;
         self.buffer.clone()
     }
 }
@@ -253,7 +243,7 @@ impl<C: SlotCopy> Outcomes<C> {
         let mapped = in_flight.extract_if(.., |copied| copied.copy.is_mapped());
         let (lost, read) = mapped.partition::<Vec<_>, _>(|copied| is_lost(copied.serial));
         for copied in &lost {
-            // Their results are lost, too.
+            // Their results are errors without an index.
             for launch in &copied.launches {
                 launch.finish(Ok(()));
             }
@@ -315,15 +305,14 @@ mod tests {
     use super::super::taint::Taint;
     use super::*;
 
-    /// Returns launches, in as many batches as they need.
+    /// Returns launches in a row.
     fn launches(count: usize) -> Vec<Arc<IndexReport>> {
-        let batches: Vec<_> =
-            (0..count.div_ceil(BATCH as usize)).map(|_| LaunchBatch::new()).collect();
-        let launch = |i: usize| {
-            let batch = batches[i / BATCH as usize].clone();
-            IndexReport::new(batch, i as u32 % BATCH, "gather", &AXES)
-        };
-        (0..count).map(launch).collect()
+        let mut launches: Vec<Arc<IndexReport>> = Vec::new();
+        for _ in 0..count {
+            let previous = launches.last().map(|last| &**last);
+            launches.push(IndexReport::new(previous, "gather", &AXES));
+        }
+        launches
     }
 
     const AXES: [IndexedAxis; 2] =
@@ -396,7 +385,7 @@ mod tests {
                 outcomes.finish(&launches[i - UNREAD], Ok(()));
             }
             assert!(taint.check().is_ok());
-            assert!(taint.batches() <= UNREAD / BATCH as usize + 1, "step {step}");
+            assert!(taint.batches() <= UNREAD / 64 + 1, "step {step}");
         }
         let (last, others) = launches.split_last().expect("there are launches");
         others.iter().for_each(|launch| outcomes.finish(launch, Ok(())));
@@ -459,13 +448,16 @@ mod schedules {
 
     const LAUNCHES: usize = 4;
 
-    /// Returns launches of one batch.
+    /// Returns two launches in a row, or more.
     fn launches<const N: usize>() -> [Arc<IndexReport>; N] {
-        let batch = LaunchBatch::new();
         let axes = [IndexedAxis { axis: 0, size: 4 }];
-        std::array::from_fn(|i| IndexReport::new(batch.clone(), i as u32, "gather", &axes))
+        let mut last: Option<Arc<IndexReport>> = None;
+        std::array::from_fn(|_| {
+            let launch = IndexReport::new(last.as_deref(), "gather", &axes);
+            last = Some(launch.clone());
+            launch
+        })
     }
-    const BAD: usize = 1;
 
     /// A copy that is mapped when its submission is complete.
     struct TestCopy {

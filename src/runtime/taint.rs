@@ -8,9 +8,6 @@ use super::RuntimeError;
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The number of launches of a batch: the bits of a word.
-pub(super) const BATCH: u32 = u64::BITS;
-
 /// An axis that the indices of a kernel address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedAxis {
@@ -20,9 +17,9 @@ pub struct IndexedAxis {
     pub size: usize,
 }
 
-/// Launches with indices, up to [`BATCH`] in a row, and what is known of each. A bit stands for a launch.
+/// What is known of up to 64 launches with indices in a row. A bit stands for a launch.
 #[derive(Debug)]
-pub(crate) struct LaunchBatch {
+struct ReportBatch {
     /// Its number among all of the process: batches of a device are ordered by it.
     number: u64,
     /// The launches whose slots were read.
@@ -34,8 +31,8 @@ pub(crate) struct LaunchBatch {
     errors: Mutex<Vec<(u64, RuntimeError)>>,
 }
 
-impl LaunchBatch {
-    pub fn new() -> Arc<Self> {
+impl ReportBatch {
+    fn new() -> Arc<Self> {
         static BATCHES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         Arc::new(Self {
             number: BATCHES.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -87,7 +84,7 @@ impl LaunchBatch {
 /// A launch with indices.
 #[derive(Debug)]
 pub(crate) struct IndexReport {
-    batch: Arc<LaunchBatch>,
+    batch: Arc<ReportBatch>,
     /// Its bit in the batch.
     bit: u64,
     op: &'static str,
@@ -95,14 +92,15 @@ pub(crate) struct IndexReport {
 }
 
 impl IndexReport {
-    /// Creates the launch of a position in a batch.
-    pub fn new(
-        batch: Arc<LaunchBatch>,
-        position: u32,
-        op: &'static str,
-        axes: &[IndexedAxis],
-    ) -> Arc<Self> {
-        Arc::new(Self { batch, bit: 1 << position, op, axes: axes.into() })
+    /// Creates a launch of an op. It is in the batch of `previous`, the launch before it whose slot is copied with its
+    /// own, unless that batch is full.
+    pub fn new(previous: Option<&Self>, op: &'static str, axes: &[IndexedAxis]) -> Arc<Self> {
+        let next = previous.and_then(|launch| Some((&launch.batch, launch.bit.checked_mul(2)?)));
+        let (batch, bit) = match next {
+            Some((batch, bit)) => (batch.clone(), bit),
+            None => (ReportBatch::new(), 1),
+        };
+        Arc::new(Self { batch, bit, op, axes: axes.into() })
     }
 
     /// Notes what its slot says. The first outcome counts. Returns whether this is the first, and an error.
@@ -143,7 +141,7 @@ impl IndexReport {
 /// Some launches of a batch.
 #[derive(Debug, Clone)]
 struct Launches {
-    batch: Arc<LaunchBatch>,
+    batch: Arc<ReportBatch>,
     bits: u64,
 }
 

@@ -5,7 +5,7 @@ mod program;
 
 use std::path::Path;
 
-use program::{ProgramError, Source};
+use program::ProgramError;
 use xtask::process::root;
 
 /// Writes the program.
@@ -18,7 +18,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let [folder] = args else {
         return Err("expected the folder of the program, such as ../spirals".to_owned());
     };
-    match program::write(Path::new(folder), &Source::Folder(&root())) {
+    match program::write(Path::new(folder), &program::in_folder(&root())) {
         Ok(text) => {
             print!("{text}");
             Ok(())

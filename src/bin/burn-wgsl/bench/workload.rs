@@ -4,7 +4,7 @@ use burn::tensor::activation::{gelu, softmax};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::{attention, conv2d};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, PaddedConvOptions};
-use burn::tensor::{Distribution, FloatDType, Tensor, TensorData};
+use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub enum Suite {
     Precision,
     /// Training steps of an MLP, a CNN, a transformer encoder and an LSTM (size: batch size)
     Train,
-    /// The host's time to record small additions (size: number of additions) and training steps
+    /// The host's time to record small additions and selections (size: their number) and training steps
     /// (size: batch size), without waiting for the device
     Host,
     /// Training steps of ResNet-18, ResNet-50 and a GPT of GPT-2's size, in f32 and with products in f16 (size: batch
@@ -512,6 +512,21 @@ pub const WORKLOADS: &[Workload] = &[
         prepare: |n, device| {
             let (x, y) = (random([16, 16], device), random([16, 16], device));
             host_time(op(move || (0..n).fold(x.clone(), |sum, _| sum + y.clone())))
+        },
+        ..HOST
+    },
+    Workload {
+        name: "record selects",
+        description: "n selections of 16 rows of [16, 16], each of the result before",
+        unit: "n",
+        sizes: &[1000],
+        quick_sizes: &[1000],
+        max_size: 10_000,
+        cost: |n| host_cost(Cost::of_f32_op(0.0, [256.0 * n as f64])),
+        prepare: |n, device| {
+            let x = random([16, 16], device);
+            let rows = Tensor::<Wgsl, 1, Int>::arange(0..16, device);
+            host_time(op(move || (0..n).fold(x.clone(), |x, _| x.select(0, rows.clone()))))
         },
         ..HOST
     },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::CliError;
 use crate::output::print;
-use program::{ProgramError, Source};
+use program::ProgramError;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -19,8 +19,8 @@ pub struct Arguments {
 pub fn run(Arguments { folder }: &Arguments) -> Result<(), CliError> {
     let clone = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = match clone.join(".git").exists() {
-        true => Source::Folder(clone),
-        false => Source::Version(env!("CARGO_PKG_VERSION")),
+        true => program::in_folder(clone),
+        false => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
     };
     match program::write(folder, &source) {
         Ok(text) => print(&text),

@@ -5,15 +5,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where Cargo finds this crate.
-pub enum Source<'a> {
-    /// The folder of its sources.
-    Folder(&'a Path),
-    /// A version in the registry.
-    #[allow(dead_code, reason = "`cargo xtask new` has the sources")]
-    Version(&'a str),
-}
-
 /// Why a program was not written.
 #[derive(Debug)]
 pub enum ProgramError {
@@ -58,19 +49,20 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
     final fn for gen if impl in let loop macro match mod move mut override priv pub ref return static struct super \
     trait true try type typeof unsafe unsized use virtual where while yield";
 
-/// Writes a program into a folder that does not exist. Returns what to do with it.
+/// Writes a program into a folder that does not exist. `source` is where Cargo finds this crate: a key of a dependency
+/// and its value, such as that of [`in_folder`]. Returns what to do with the program.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder exists, its name is not that of a package, or a file cannot be written.
-pub fn write(folder: &Path, source: &Source<'_>) -> Result<String, ProgramError> {
+pub fn write(folder: &Path, source: &str) -> Result<String, ProgramError> {
     let name = name_of(folder).map_err(ProgramError::Folder)?;
     if folder.exists() {
         let message =
             format!("{} exists; choose the name of a folder that does not", folder.display());
         return Err(ProgramError::Folder(message));
     }
-    if let Err(error) = write_all(folder, name, &source.dependency()) {
+    if let Err(error) = write_all(folder, name, source) {
         // Without the folder, the command can be repeated.
         let _ = fs::remove_dir_all(folder);
         return Err(ProgramError::Write(error));
@@ -114,16 +106,10 @@ fn write_all(folder: &Path, name: &str, source: &str) -> io::Result<()> {
     Ok(())
 }
 
-impl Source<'_> {
-    /// Returns the key of a dependency and its value.
-    fn dependency(&self) -> String {
-        // A basic string of TOML escapes as JSON does.
-        let text = |value: &str| serde_json::Value::from(value).to_string();
-        match self {
-            Self::Folder(folder) => format!("path = {}", text(&folder.display().to_string())),
-            Self::Version(version) => format!("version = {}", text(version)),
-        }
-    }
+/// Returns the source of a crate in a folder.
+pub fn in_folder(folder: &Path) -> String {
+    // A basic string of TOML escapes as JSON does.
+    format!("path = {}", serde_json::Value::from(folder.display().to_string()))
 }
 
 #[cfg(test)]
