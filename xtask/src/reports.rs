@@ -116,10 +116,13 @@ fn results(report: &Value) -> String {
 fn with_row(page: &str, row: &Row) -> Result<String, String> {
     let (before, table) =
         page.split_once(RULE).ok_or_else(|| format!("{PAGE} has no line {RULE:?}"))?;
-    let key = row.key();
-    let others: String =
-        table.split_inclusive('\n').filter(|line| !line.starts_with(&key)).collect();
-    Ok(format!("{before}{RULE}{}{others}", row.line()))
+    let (key, line) = (row.key(), row.line());
+    if !table.lines().any(|other| other.starts_with(&key)) {
+        return Ok(format!("{before}{RULE}{line}{table}"));
+    }
+    let replaced = |other| if str::starts_with(other, &key) { line.as_str() } else { other };
+    let table: String = table.split_inclusive('\n').map(replaced).collect();
+    Ok(format!("{before}{RULE}{table}"))
 }
 
 #[cfg(test)]
@@ -155,6 +158,9 @@ mod tests {
             Row::new(&report(&json!([{ "op": "a|b" }, { "op": "a|b" }]))).expect("it is a report");
         let twice = with_row(&once, &wrong).expect("there is a table");
         assert_eq!(twice.lines().count(), once.lines().count());
+        let moved = once.replace(line, "").replace("| | |\n\nEnd", &format!("| | |\n{line}\nEnd"));
+        let in_place = with_row(&moved, &row).expect("there is a table");
+        assert_eq!(in_place, moved);
         assert!(twice.contains("| not good: 639 of f32; wrong: a/b in f32 (version"), "{twice}");
     }
 
