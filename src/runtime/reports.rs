@@ -447,8 +447,9 @@ mod schedules {
     use super::*;
 
     const LAUNCHES: usize = 4;
+    const BAD: usize = 1;
 
-    /// Returns two launches in a row, or more.
+    /// Returns launches in a row.
     fn launches<const N: usize>() -> [Arc<IndexReport>; N] {
         let axes = [IndexedAxis { axis: 0, size: 4 }];
         let mut last: Option<Arc<IndexReport>> = None;
